@@ -1,0 +1,1 @@
+"""Highway reinforcement learning: fast, exact credit for rewards that come late."""
