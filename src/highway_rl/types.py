@@ -7,26 +7,43 @@ from collections.abc import Callable
 from typing import Any, TypeVar, dataclass_transform
 
 import jax
+import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
 T = TypeVar("T")
 
+AnyArray = Array | np.ndarray  # the mathematics of `core` runs on either, in the dtype it is given
 
-def static(default: Any = dataclasses.MISSING) -> Any:
+
+def static(*, default: Any = dataclasses.MISSING) -> Any:
     """A field of a `record` that is part of its shape: hashed by `jit`, never traced."""
     return dataclasses.field(default=default, metadata={"static": True})
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(static,))
 def record(cls: type[T]) -> type[T]:
-    """A frozen dataclass that is a JAX pytree: plain fields are leaves, `static()` ones are structure."""
+    """A frozen dataclass that is a JAX pytree: plain fields are leaves, `static()` ones are structure.
+
+    Rebuilding one from its leaves skips `__init__`, so validation runs where a person builds the
+    record and not on the tracers and placeholders that JAX passes through it.
+    """
     cls = dataclasses.dataclass(frozen=True)(cls)
     fields = dataclasses.fields(cls)  # type: ignore[arg-type]
-    return jax.tree_util.register_dataclass(
-        cls,
-        data_fields=[f.name for f in fields if not f.metadata.get("static")],
-        meta_fields=[f.name for f in fields if f.metadata.get("static")],
-    )
+    leaves = [f.name for f in fields if not f.metadata.get("static")]
+    structure = [f.name for f in fields if f.metadata.get("static")]
+
+    def flatten(self: T) -> tuple[list[tuple[Any, Any]], tuple[Any, ...]]:
+        keyed = [(jax.tree_util.GetAttrKey(name), getattr(self, name)) for name in leaves]
+        return keyed, tuple(getattr(self, name) for name in structure)
+
+    def unflatten(aux: tuple[Any, ...], children: Any) -> T:
+        new = object.__new__(cls)
+        for name, value in [*zip(leaves, children, strict=True), *zip(structure, aux, strict=True)]:
+            object.__setattr__(new, name, value)
+        return new
+
+    jax.tree_util.register_pytree_with_keys(cls, flatten, unflatten)
+    return cls
 
 
 @record

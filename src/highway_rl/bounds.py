@@ -1,0 +1,112 @@
+"""Certified error: an interval around V* computed from one backup of V.
+
+If w ≥ 0 is zero on absorbing states and some θ makes V + θw a super-solution,
+
+    q(s,a) + θγ(Pw)(s,a) ≤ V(s) + θw(s)   for all (s,a),   then   V* ≤ V + θw,
+
+and if V + θw ≤ 𝓑^π(V + θw) for one policy π, then V^π ≥ V + θw. Both are linear in θ, so with the excess
+e = q − V and the drift d = w − γPw the tightest θ are a maximum and a minimum of e/d. With w = 1 and a constant
+discount below 1 these are MacQueen's bounds (the span rule): e/d = (𝓑V − V)/(1−γ). With discount 1, w is the
+longest expected time to an end if every policy ends, else it is built from V itself, which works where
+each step costs something; where neither works there is no certificate and the bound is infinite.
+
+Rounding is counted: the excess is widened by what float64 may have lost in computing it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from highway_rl import validate
+from highway_rl.mdp import SparseMDP
+
+EPS = float(np.finfo(np.float64).eps)
+
+
+class Interval(NamedTuple):
+    """V + lower·weight ≤ V^π ≤ V* ≤ V + upper·weight, for the greedy policy π."""
+
+    lower: float
+    upper: float
+    weight: Float[np.ndarray, "s"]
+    rounding: float
+
+    @property
+    def bound(self) -> float:
+        """The certified sup-norm error of the midpoint."""
+        return (self.upper - self.lower) / 2 * float(self.weight.max(initial=0.0))
+
+    @property
+    def middle(self) -> float:
+        return (self.upper + self.lower) / 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Certifier:
+    """Everything about a model that its certificates share."""
+
+    mdp: SparseMDP
+    alive: np.ndarray
+    weight: Float[np.ndarray, "s"] | None
+    drift: Float[np.ndarray, "s a"] | None
+    terms: int
+
+    @staticmethod
+    def of(mdp: SparseMDP) -> Certifier:
+        alive = ~validate.absorbing(mdp)
+        terms = int(np.diff(mdp.transition.indptr).max(initial=0)) + 4
+        weight: np.ndarray | None = alive.astype(np.float64)
+        drift: np.ndarray | None = _drift(mdp, alive.astype(np.float64))
+        assert drift is not None
+        if not np.all(drift[alive] > 0):
+            weight = _time_to_end(mdp, alive)
+            drift = None if weight is None else _drift(mdp, weight)
+        return Certifier(mdp, alive, weight, drift, terms)
+
+    def __call__(
+        self, value: Float[np.ndarray, "s"], q: Float[np.ndarray, "s a"], policy: Int[np.ndarray, "s"]
+    ) -> Interval:
+        """The interval around V*, given q = r + γPV and the greedy policy."""
+        weight, drift = self.weight, self.drift
+        if weight is None or drift is None:
+            weight = np.where(self.alive, value.max() + 1 + np.abs(value).max() - value, 0.0)
+            drift = _drift(self.mdp, weight)
+        if not self.alive.any():
+            return Interval(0.0, 0.0, weight, 0.0)
+        slack = self.terms * EPS * (np.abs(self.mdp.reward).max() + np.abs(value).max())
+        excess = (q - value[:, None])[self.alive]
+        drift = drift[self.alive]
+        upper = _smallest(excess + slack, drift)
+        taken = policy[self.alive, None]
+        own_excess, own_drift = (np.take_along_axis(x, taken, axis=1)[:, 0] for x in (excess, drift))
+        lower = -_smallest(slack - own_excess, own_drift)
+        steepest = float(own_drift[own_drift > 0].min(initial=np.inf))
+        rounding = slack / steepest * float(weight.max(initial=0.0))
+        return Interval(lower, upper, weight, rounding)
+
+
+def _smallest(excess: np.ndarray, drift: np.ndarray) -> float:
+    """The smallest θ with excess ≤ θ·drift everywhere, or ∞."""
+    up, down, flat = drift > 0, drift < 0, drift == 0
+    theta = float(np.max(excess[up] / drift[up], initial=-np.inf))
+    ceiling = float(np.min(excess[down] / drift[down], initial=np.inf))
+    return theta if theta <= ceiling and np.all(excess[flat] <= 0) else np.inf
+
+
+def _drift(mdp: SparseMDP, weight: Float[np.ndarray, "s"]) -> Float[np.ndarray, "s a"]:
+    return weight[:, None] - mdp.discount * (mdp.transition @ weight).reshape(mdp.reward.shape)
+
+
+def _time_to_end(mdp: SparseMDP, alive: np.ndarray) -> Float[np.ndarray, "s"] | None:
+    """w = 1 + max_a γP_a w: the longest expected time to an end, or None where a policy never ends."""
+    weight = alive.astype(np.float64)
+    for _ in range(min(10 * mdp.num_states, 20_000)):
+        longer = alive * (1 + (mdp.discount * (mdp.transition @ weight).reshape(mdp.reward.shape)).max(axis=1))
+        if np.all(longer - weight <= 0.5):  # then the drift of `longer` is at least a half
+            return longer
+        weight = longer
+    return None

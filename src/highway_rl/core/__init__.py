@@ -1,0 +1,1 @@
+"""The mathematics: returns → gate → aggregate. Start with `backup.py`."""

@@ -1,0 +1,132 @@
+"""The paper in one file: returns → gate → aggregate.
+
+Every operator of the paper's Table 1 that needs no trace, and every target of its agents, is
+
+    (𝒢Q)(s,a) = smax_π  smax_{n∈𝒩}  max{ Gⁿ_π(s,a), G¹(s,a) }
+
+where Gⁿ_π = (𝓑^π)ⁿ⁻¹𝓑Q is the n-step return under behavioural policy π, the max is the *highway gate*
+and `smax` is an expectation, a softmax or a maximum depending on one number. A named operator is a
+`Backup`: which depths, how they weigh, where the gate compares. NumPy arrays and JAX arrays both work,
+in the dtype they come in.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from jaxtyping import Bool, Float
+
+from highway_rl.core.checks import check_backup
+from highway_rl.types import AnyArray, record, static
+
+TO_END = 10**9
+"""The lookahead depth n = ∞: until the trajectory ends."""
+
+
+def gate(returns: Float[AnyArray, "*b n"], reference: Float[AnyArray, "*b"]) -> Float[AnyArray, "*b n"]:
+    """The highway gate: each n-step return, or the reference return where that is larger.
+
+        max_{n' ∈ {1, n}} Gⁿ'
+
+    At Q = Q* no n-step return exceeds the 1-step one, so the gate closes and nothing is
+    underestimated; anywhere else the larger of the two is the better guess from below.
+
+    Paper: Eq. 4 (the max inside), Thm. 3.
+    >>> import numpy as np
+    >>> gate(np.array([3.0, -9.0, 9.0]), np.array(4.0)).tolist()
+    [4.0, 4.0, 9.0]
+    """
+    return returns.__array_namespace__().maximum(returns, reference[..., None])
+
+
+def gate_open(returns: Float[AnyArray, "*b n"], reference: Float[AnyArray, "*b"]) -> Bool[AnyArray, "*b n"]:
+    """Where the gate lets the n-step return through; ties count as open, as in the paper's Fig. 3c."""
+    return returns >= reference[..., None]
+
+
+def smax(
+    values: Float[AnyArray, "*b x"],
+    alpha: Any = 0.0,
+    prior: Any = None,
+    mask: Any = None,
+) -> Float[AnyArray, "*b"]:
+    """The aggregate of `values` over the last axis, weighted by prior · exp(alpha · value).
+
+        smax^α_x f(x) = Σ_x p(x) e^{α f(x)} f(x) / Σ_x p(x) e^{α f(x)}
+
+    alpha = 0 → the expectation under the prior (Eqs. 3, 4); alpha = ∞ → the maximum over the prior's
+    support (Eq. 5); between them the paper's softmax (Eq. 6), whose prior is uniform. No entry left by
+    prior and mask → 0, a finite number that cannot poison a batch.
+
+    Paper: Eqs. 3–6.
+    >>> import numpy as np
+    >>> x = np.array([-9.0, 3.0, 9.0])
+    >>> [float(smax(x, a)) for a in (0.0, math.inf)], round(float(smax(x, 0.5)), 3)
+    ([1.0, 9.0], 8.713)
+    """
+    xp = values.__array_namespace__()
+    if prior is None and mask is None and isinstance(alpha, float) and alpha == math.inf:
+        return xp.max(values, axis=-1)
+    prior = xp.ones_like(values) if prior is None else xp.asarray(prior, dtype=values.dtype)
+    live = prior > 0 if mask is None else (prior > 0) & mask
+    live = xp.broadcast_to(live, values.shape)
+    top = xp.max(xp.where(live, values, -math.inf), axis=-1, keepdims=True)
+    top = xp.where(xp.any(live, axis=-1, keepdims=True), top, xp.zeros_like(top))
+    # Shifting by the maximum keeps exp in range, and leaves the result exact for α = ∞ and for equal values.
+    gap = xp.where(live, values - top, xp.zeros_like(values))
+    below = gap < 0
+    slope = xp.asarray(alpha, dtype=values.dtype) * xp.where(below, gap, -xp.ones_like(gap))
+    weight = xp.where(live, prior * xp.exp(xp.where(below, slope, xp.zeros_like(slope))), xp.zeros_like(values))
+    total = xp.sum(weight, axis=-1)
+    return top[..., 0] + xp.sum(weight * gap, axis=-1) / xp.where(total > 0, total, xp.ones_like(total))
+
+
+@record
+class Backup:
+    """How n-step returns become one number: a row of Table 1.
+
+    The prior and both alphas are array leaves, so a sweep over them is a `vmap` and several algorithms
+    are one compiled program. `gate_depth` = 1 is the highway gate, None no gate; 0 and k > 1 compare with
+    Q itself or the k-step return, the variants that the paper shows not to converge to Q*.
+    """
+
+    depths: tuple[int, ...] = static()
+    depth_prior: Any = None
+    depth_alpha: Any = 0.0
+    policy_alpha: Any = 0.0
+    gate_depth: int | None = static(default=1)
+
+    def __post_init__(self) -> None:
+        check_backup(self)
+
+
+def combine_returns(
+    backup: Backup,
+    returns: Float[AnyArray, "*b p n"],
+    reference: Float[AnyArray, "*b p"],
+    *,
+    policy_prior: Any = None,
+    policy_mask: Any = None,
+    depth_mask: Any = None,
+) -> Float[AnyArray, "*b"]:
+    """The backup's value: gate each return, aggregate over depths, then over behavioural policies.
+
+        smax_{π}  smax_{n∈𝒩}  max{ returns[π, n], reference[π] }
+
+    `reference` is the return at depth `backup.gate_depth` (1: the 1-step return; 0: Q itself). Priors
+    may differ per (s,a) by carrying its axes. A policy without any unmasked depth drops out.
+
+    Paper: Eqs. 3–6, 8, 20; Table 1.
+    >>> import numpy as np
+    >>> returns = np.array([[-9.0], [3.0], [9.0]])        # three policies, one depth
+    >>> float(combine_returns(Backup(depths=(10,)), returns, np.zeros(3)))
+    4.0
+    """
+    gated = returns if backup.gate_depth is None else gate(returns, reference)
+    by_policy = smax(gated, backup.depth_alpha, backup.depth_prior, depth_mask)
+    if depth_mask is not None:
+        xp = returns.__array_namespace__()
+        some = xp.any(xp.broadcast_to(depth_mask, returns.shape), axis=-1)
+        policy_mask = some if policy_mask is None else some & policy_mask
+    return smax(by_policy, backup.policy_alpha, policy_prior, policy_mask)

@@ -1,0 +1,82 @@
+"""From action values at a state to one value: which policy the bootstrap follows.
+
+A bootstrap is a function (q[..., a], behaviour[..., a]) → probabilities[..., a], the target policy π' at that
+state; the value is Σ_a π'(a) q(a). `behaviour` is the distribution that acts there: the behavioural policy
+in an exact operator, the one-hot of the action taken in sampled data. The same function therefore serves both.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from jaxtyping import Float
+
+from highway_rl.types import AnyArray, record
+
+
+class Bootstrap(Protocol):
+    def __call__(self, q: Float[AnyArray, "*b a"], behaviour: Float[AnyArray, "*b a"]) -> Float[AnyArray, "*b a"]: ...
+
+
+@record
+class Greedy:
+    """All probability on the first best action: Σ π'q = max_a q(a). Paper: Eq. 1.
+
+    >>> import numpy as np
+    >>> greedy(np.array([1.0, 5.0, 5.0])).tolist()
+    [0.0, 1.0, 0.0]
+    """
+
+    def __call__(self, q: Float[AnyArray, "*b a"], behaviour: Any = None) -> Float[AnyArray, "*b a"]:
+        xp = q.__array_namespace__()
+        best = xp.argmax(q, axis=-1)
+        return xp.astype(xp.arange(q.shape[-1]) == best[..., None], q.dtype)
+
+
+@record
+class OnAction:
+    """The behaviour itself: SARSA in sampled data, 𝓑^π in an exact operator. Paper: Eq. 2."""
+
+    def __call__(self, q: Float[AnyArray, "*b a"], behaviour: Float[AnyArray, "*b a"]) -> Float[AnyArray, "*b a"]:
+        return q.__array_namespace__().broadcast_to(behaviour, q.shape)
+
+
+greedy = Greedy()
+on_action = OnAction()
+
+
+@record
+class EpsilonGreedy:
+    """(1−ε) max_a q(a) + ε mean_a q(a): the paper's stand-in for the max in its deep agents (App. C.3)."""
+
+    epsilon: Any
+
+    def __call__(self, q: Float[AnyArray, "*b a"], behaviour: Any = None) -> Float[AnyArray, "*b a"]:
+        epsilon = q.__array_namespace__().asarray(self.epsilon, dtype=q.dtype)
+        return (1 - epsilon) * greedy(q) + epsilon / q.shape[-1]
+
+
+@record
+class Expected:
+    """A given target policy π'(·|s): policy evaluation. `policy` broadcasts against q."""
+
+    policy: Any
+
+    def __call__(self, q: Float[AnyArray, "*b a"], behaviour: Any = None) -> Float[AnyArray, "*b a"]:
+        xp = q.__array_namespace__()
+        return xp.broadcast_to(xp.asarray(self.policy, dtype=q.dtype), q.shape)
+
+
+@record
+class Double:
+    """Double DQN: the action is chosen by `selector`'s values and priced by q."""
+
+    selector: Any
+
+    def __call__(self, q: Float[AnyArray, "*b a"], behaviour: Any = None) -> Float[AnyArray, "*b a"]:
+        return greedy(self.selector)
+
+
+def maxmin(q: Float[AnyArray, "k *b a"]) -> Float[AnyArray, "*b a"]:
+    """Maxmin DQN's element-wise minimum over k networks, taken before anything else looks at q."""
+    return q.__array_namespace__().min(q, axis=0)

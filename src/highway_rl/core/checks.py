@@ -1,0 +1,44 @@
+"""What the core refuses, and the sentence it refuses it with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+
+
+def check_depths(depths: tuple[int, ...]) -> None:
+    if not depths:
+        raise ValueError("depths is empty: give at least one lookahead depth, such as (1,)")
+    for n in depths:
+        if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
+            raise ValueError(f"depth {n!r} is not a lookahead depth: give whole numbers >= 1, or TO_END")
+    if len(set(depths)) != len(depths):
+        raise ValueError(f"depths={depths}: each depth may stand there once")
+
+
+def check_backup(backup: Any) -> None:
+    """Structure always; numbers where they are known, which inside `jit` they are not."""
+    check_depths(backup.depths)
+    if backup.gate_depth is not None and (not isinstance(backup.gate_depth, int) or backup.gate_depth < 0):
+        raise ValueError(f"gate_depth={backup.gate_depth!r}: give a depth >= 0, or None for no gate")
+    for name in ("depth_alpha", "policy_alpha"):
+        value = getattr(backup, name)
+        if is_concrete(value) and not np.all(np.asarray(value) >= 0):
+            raise ValueError(f"{name}={value!r}: give a number in [0, inf]")
+    if backup.depth_prior is not None and is_concrete(backup.depth_prior):
+        prior = np.asarray(backup.depth_prior)
+        if prior.ndim == 0 or prior.shape[-1] != len(backup.depths):
+            raise ValueError(f"depth_prior has shape {prior.shape}: it needs {len(backup.depths)} entries")
+        if not (np.all(prior >= 0) and np.allclose(prior.sum(-1), 1, atol=1e-6)):
+            raise ValueError(f"depth_prior={prior.tolist()}: entries must be >= 0 and sum to one")
+
+
+def check_unit_interval(name: str, value: Any) -> None:
+    if is_concrete(value) and not np.all((np.asarray(value) >= 0) & (np.asarray(value) <= 1)):
+        raise ValueError(f"{name}={value!r}: give a number in [0, 1]")
+
+
+def is_concrete(value: Any) -> bool:
+    return not isinstance(value, jax.core.Tracer)

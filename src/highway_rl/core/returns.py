@@ -1,0 +1,144 @@
+"""Sampled returns: every one of them composes affine maps x → r + g·x along a path.
+
+A path is given by `successor` (the next transition of each transition; by default the next row) and
+`last`, true where the path is cut. Doubling the maps reaches depth n in log₂ n rounds, for all starting
+points at once; the same code walks stored trajectories and the graph of a deterministic policy.
+
+    n-step            r = reward                      g = γ          then bootstrap
+    λ-return          r = reward + γ(1−λ)·V(s')       g = γλ
+    Retrace, Q(λ), …  r = TD error                    g = γ·trace    added to Q(s,a)
+
+`discount` is γ, or 0 where the step terminated: termination kills the bootstrap, truncation keeps it.
+A depth past the end equals the return to the end.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from highway_rl.core.checks import check_depths
+from highway_rl.types import AnyArray
+
+
+class Lookahead(NamedTuple):
+    """The map x → reward + discount · x[end] that n steps apply to the values at their far end."""
+
+    reward: Float[AnyArray, "t"]
+    discount: Float[AnyArray, "t"]
+    end: Int[AnyArray, "t"]
+
+
+def lookahead(
+    reward: Float[AnyArray, "t"],
+    discount: Float[AnyArray, "t"],
+    last: Bool[AnyArray, "t"],
+    depths: tuple[int, ...],
+    successor: Any = None,
+) -> list[Lookahead]:
+    """One map per depth; `end` is the last transition taken, min(n, steps left) steps from the start."""
+    check_depths(depths)
+    xp = reward.__array_namespace__()
+    count = reward.shape[0]
+    here = xp.arange(count)
+    if successor is None:
+        successor = xp.minimum(here + 1, count - 1)
+        last = last | (here == count - 1)
+
+    def then(first: Lookahead, second: Lookahead) -> Lookahead:
+        start = successor[first.end]
+        stopped = last[first.end]
+        return Lookahead(
+            xp.where(stopped, first.reward, first.reward + first.discount * second.reward[start]),
+            xp.where(stopped, first.discount, first.discount * second.discount[start]),
+            xp.where(stopped, first.end, second.end[start]),
+        )
+
+    powers = [Lookahead(reward, discount, here)]
+
+    def steps(n: int) -> Lookahead:
+        result = None
+        for bit in range(n.bit_length()):
+            if bit == len(powers):
+                powers.append(then(powers[-1], powers[-1]))
+            if n >> bit & 1:
+                result = powers[bit] if result is None else then(powers[bit], result)
+        assert result is not None
+        return result
+
+    done: dict[int, Lookahead] = {}
+    reached = 0
+    for n in sorted({min(n, count) for n in depths}):
+        done[n] = steps(n) if not reached else then(done[reached], steps(n - reached))
+        reached = n
+    return [done[min(n, count)] for n in depths]
+
+
+def n_step_returns(
+    reward: Float[AnyArray, "t"],
+    discount: Float[AnyArray, "t"],
+    next_value: Float[AnyArray, "t"],
+    last: Bool[AnyArray, "t"],
+    depths: tuple[int, ...],
+) -> Float[AnyArray, "t n"]:
+    """Gⁿₜ = rₜ + γₜrₜ₊₁ + … + γₜ⋯γₜ₊ₙ₋₁ V(sₜ₊ₙ), for each depth.
+
+    depths = (1,) → the 1-step target; (TO_END,) → Monte Carlo. Paper: the bracket in Eqs. 3, 8, 20.
+    >>> one, end = np.zeros(3, bool), np.array([False, False, True])
+    >>> n_step_returns(np.array([0.0, 0, 1]), np.array([0.5, 0.5, 0]), np.array([8.0, 4, 0]), end, (1, 2, 9)).tolist()
+    [[4.0, 1.0, 0.25], [2.0, 0.5, 0.5], [1.0, 1.0, 1.0]]
+    """
+    xp = reward.__array_namespace__()
+    maps = lookahead(reward, discount, last, depths)
+    return xp.stack([m.reward + m.discount * next_value[m.end] for m in maps], axis=-1)
+
+
+def traced_returns(
+    value: Float[AnyArray, "t"],
+    reward: Float[AnyArray, "t"],
+    discount: Float[AnyArray, "t"],
+    next_value: Float[AnyArray, "t"],
+    next_trace: Float[AnyArray, "t"],
+    last: Bool[AnyArray, "t"],
+    depths: tuple[int, ...],
+) -> Float[AnyArray, "t n"]:
+    """Q(sₜ,aₜ) + Σ_k γᵏ (c_{t+1}⋯c_{t+k}) δ_{t+k}, with δ = r + γ·𝔼_{π'}Q(s',·) − Q(s,a).
+
+    `value` is Q(sₜ,aₜ), `next_value` the target policy's 𝔼Q(sₜ₊₁,·), `next_trace` the trace c of the action
+    taken at sₜ₊₁. c = λ·min(1, π'/π) → Retrace(λ); λ → Q(λ) and, bootstrapping on the action taken,
+    SARSA(λ); λ·1[greedy] → Watkins; λ·π' → Tree Backup; π'/π → importance sampling.
+
+    Paper: Eqs. 18, 19 (the trace product starts at the second action, as in Munos et al.).
+    """
+    xp = reward.__array_namespace__()
+    error = reward + discount * next_value - value
+    maps = lookahead(error, xp.where(last, xp.zeros_like(discount), discount * next_trace), last, depths)
+    return xp.stack([value + m.reward for m in maps], axis=-1)
+
+
+def lambda_returns(
+    reward: Float[AnyArray, "t"],
+    discount: Float[AnyArray, "t"],
+    next_value: Float[AnyArray, "t"],
+    last: Bool[AnyArray, "t"],
+    lam: Any,
+) -> Float[AnyArray, "t"]:
+    """Gₜ = rₜ + γₜ[(1−λ) V(sₜ₊₁) + λ Gₜ₊₁], bootstrapping fully where the path is cut.
+
+    λ = 0 → 1-step, λ = 1 → to the end. With a greedy V this is Peng's Q(λ), and the multi-step operator
+    with λ weights over every depth at once. Paper: Sec. 3 (λ-return DQN).
+    """
+    xp = reward.__array_namespace__()
+    last = last | (xp.arange(reward.shape[0]) == reward.shape[0] - 1)
+    keep = xp.where(last, xp.zeros_like(discount), discount * xp.asarray(lam, dtype=discount.dtype))
+    return lookahead(reward + (discount - keep) * next_value, keep, last, (reward.shape[0],))[0].reward
+
+
+def distinct_depths(maps: list[Lookahead]) -> Bool[AnyArray, "t n"]:
+    """True where a depth reaches further than every smaller one: the mask that counts no return twice."""
+    xp = maps[0].end.__array_namespace__()
+    ends = xp.stack([m.end for m in maps], axis=-1)
+    earlier = np.tril(np.ones((len(maps), len(maps)), bool), -1)
+    return ~xp.any((ends[:, :, None] == ends[:, None, :]) & xp.asarray(earlier), axis=-1)

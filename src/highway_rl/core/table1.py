@@ -1,0 +1,63 @@
+"""The rows of the paper's Table 1 that need no trace, as `Backup` records: variants are data.
+
+The rows that do (importance sampling, Q(λ), Retrace(λ)) are target rules in `targets.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from highway_rl.core.backup import Backup
+from highway_rl.core.checks import check_unit_interval
+
+
+def multi_step(depths: int | Iterable[int], prior: Any = None) -> Backup:
+    """𝓑^𝒩: the expectation of plain n-step returns; its fixed point is ≤ Q*. Paper: Eq. 3, Thms. 1, 2."""
+    return Backup(_as_depths(depths), prior, gate_depth=None)
+
+
+def lambda_return(lam: Any, max_depth: int) -> Backup:
+    """The λ-return over depths 1…N: weight (1−λ)λⁿ⁻¹ for n < N and the rest, λᴺ⁻¹, for N. Paper: Sec. 3."""
+    check_unit_interval("lam", lam)
+    depths = _as_depths(range(1, max_depth + 1))
+    n = np.arange(max_depth)
+    return multi_step(depths, (1.0 - lam * (n < max_depth - 1)) * lam**n)
+
+
+def highway(depths: int | Iterable[int], prior: Any = None) -> Backup:
+    """𝒢: the expectation of gated returns; converges to Q* for any depths and policies. Paper: Eq. 4, Thm. 3."""
+    return Backup(_as_depths(depths), prior)
+
+
+def highway_optimality(depths: int | Iterable[int]) -> Backup:
+    """𝒢*: the largest gated return over depths and policies. Paper: Eq. 5, Thm. 4."""
+    return Backup(_as_depths(depths), depth_alpha=math.inf, policy_alpha=math.inf)
+
+
+def highway_softmax(depths: int | Iterable[int], alpha: Any) -> Backup:
+    """𝒢^α: softmax over depths and policies; alpha → ∞ is 𝒢*, alpha = 0 uniform 𝒢. Paper: Eq. 6, Thm. A.2."""
+    return Backup(_as_depths(depths), depth_alpha=alpha, policy_alpha=alpha)
+
+
+def limited_gate(depths: int | Iterable[int], gate_depth: int, prior: Any = None) -> Backup:
+    """The gate with another threshold n₁ ≠ 1, which does not converge to Q*. Paper: Remarks 1, 2."""
+    return Backup(_as_depths(depths), prior, gate_depth=gate_depth)
+
+
+def expectation_gate(depths: int | Iterable[int], share: float = 0.5) -> Backup:
+    """The gate's max replaced by a mean, `share` on the n-step return: a multi-step operator. Paper: Sec. 4.1."""
+    check_unit_interval("share", share)
+    depths = _as_depths(depths)
+    weight = dict.fromkeys((1, *depths), 0.0)
+    for n in depths:
+        weight[n] += share / len(depths)
+    weight[1] += 1.0 - share
+    return multi_step(tuple(weight), np.array(list(weight.values())))
+
+
+def _as_depths(depths: int | Iterable[int]) -> tuple[int, ...]:
+    return (depths,) if isinstance(depths, int) else tuple(depths)

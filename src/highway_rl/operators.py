@@ -1,0 +1,124 @@
+"""Table 1 on a known model: any target rule as an exact operator Q → Q.
+
+Where the agents estimate a return from a trajectory, here its expectation is computed from the model:
+
+    (𝓑^π)ⁿ⁻¹𝓑Q                                   n-step returns under the behavioural policy π
+    Q + Σ_t (γP^{cπ})ᵗ (𝓑^π'Q − Q)               traced returns, with P^{cπ} weighing actions by c·π
+
+Gate, aggregation, bootstrap and trace are the agents' own (`core`): one rule, two sources of returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Float
+
+from highway_rl.core.backup import TO_END, Backup, combine_returns
+from highway_rl.core.targets import TargetRule
+from highway_rl.mdp import MDP
+from highway_rl.types import AnyArray
+
+
+def expect_next(mdp: MDP, value: Float[AnyArray, "s"]) -> Float[AnyArray, "s a"]:
+    """γ(s,a) Σ_{s'} P(s'|s,a) V(s')."""
+    return mdp.discount * jnp.sum(mdp.probability * value[mdp.successor], axis=-1)
+
+
+def bellman(mdp: MDP, q: Float[AnyArray, "s a"]) -> Float[AnyArray, "s a"]:
+    """The Bellman optimality operator: (𝓑Q)(s,a) = 𝔼[r + γ max_{a'} Q(s',a')]. Paper: Eq. 1."""
+    return mdp.reward + expect_next(mdp, jnp.max(q, axis=-1))
+
+
+def bellman_expectation(mdp: MDP, policy: Float[AnyArray, "s a"], q: Float[AnyArray, "s a"]) -> Float[AnyArray, "s a"]:
+    """The Bellman expectation operator: (𝓑^πQ)(s,a) = 𝔼[r + γ 𝔼_{a'∼π} Q(s',a')]. Paper: Eq. 2."""
+    return mdp.reward + expect_next(mdp, jnp.sum(policy * q, axis=-1))
+
+
+def exact_returns(
+    rule: TargetRule | Backup, mdp: MDP, policy: Float[AnyArray, "s a"], q: Float[AnyArray, "s a"]
+) -> tuple[Float[AnyArray, "s a n"], Float[AnyArray, "s a"]]:
+    """The expected return of every depth under one behavioural policy, and the one the gate compares with.
+
+    Each further depth is one more policy backup of the last. TO_END solves the linear system its limit obeys.
+    """
+    rule = TargetRule(rule) if isinstance(rule, Backup) else rule
+    target = rule.bootstrap(q, policy)
+    first = mdp.reward + expect_next(mdp, jnp.sum(target * q, axis=-1))
+    offset: Any
+    weight: Any
+    base: Any
+    if rule.trace is None:
+        offset, weight, start, base = mdp.reward, policy, first, jnp.zeros_like(q)
+    else:
+        offset, weight, start, base = first - q, policy * rule.trace(target, policy), first - q, q
+
+    def deeper(x: Float[AnyArray, "s a"]) -> Float[AnyArray, "s a"]:
+        return offset + expect_next(mdp, jnp.sum(weight * x, axis=-1))
+
+    gate_depth = rule.backup.gate_depth
+    depths = (*rule.backup.depths, gate_depth or 1)
+    finite = max((n for n in depths if n < TO_END), default=1)
+    _, rest = jax.lax.scan(lambda x, _: (deeper(x),) * 2, start, length=finite - 1)
+    by_depth = base + jnp.concatenate([start[None], rest])
+    columns = [by_depth[n - 1] if n < TO_END else base + _limit(mdp, offset, weight) for n in depths]
+    returns = jnp.stack(columns[:-1], axis=-1)
+    return returns, (q if gate_depth == 0 else columns[-1])
+
+
+def operator(
+    rule: TargetRule | Backup,
+    mdp: MDP,
+    policies: Any,
+    *,
+    policy_prior: Any = None,
+) -> Callable[[Float[AnyArray, "s a"]], Float[AnyArray, "s a"]]:
+    """The exact operator of a rule: one application of Q → 𝒦Q over the given behavioural policies.
+
+    `policies` is [m, s, a] probabilities or [m, s] actions. Selection distributions may differ per (s,a):
+    `policy_prior` is [m] or [s, a, m], the backup's `depth_prior` [n], [s, a, m, n] or anything between.
+
+    Paper: Table 1; Eqs. 1–6, 18, 19.
+    """
+    behaviour = as_policies(policies, mdp)
+    rule = TargetRule(rule) if isinstance(rule, Backup) else rule
+
+    def apply(q: Float[AnyArray, "s a"]) -> Float[AnyArray, "s a"]:
+        q = jnp.asarray(q, behaviour.dtype)
+        returns, reference = jax.vmap(lambda policy: exact_returns(rule, mdp, policy, q))(behaviour)
+        return combine_returns(
+            rule.backup, jnp.moveaxis(returns, 0, -2), jnp.moveaxis(reference, 0, -1), policy_prior=policy_prior
+        )
+
+    return apply
+
+
+def fixed_point(
+    apply: Callable[[Float[AnyArray, "s a"]], Float[AnyArray, "s a"]], q: Float[AnyArray, "s a"], num_iters: int
+) -> Float[AnyArray, "s a"]:
+    """Q after `num_iters` applications: for a γ-contraction within γ^num_iters of the fixed point."""
+    return jax.lax.fori_loop(0, num_iters, lambda _, x: apply(x), q)
+
+
+def as_policies(policies: Any, mdp: MDP) -> Float[AnyArray, "m s a"]:
+    """Behavioural policies as probabilities [m, s, a]; deterministic ones may come as actions [m, s]."""
+    array = jnp.asarray(policies)
+    S, A = mdp.num_states, mdp.num_actions
+    if array.shape[:1] == (0,) or array.ndim == 0:
+        raise ValueError("the set of behavioural policies is empty: give at least one")
+    if array.shape[1:] == (S,) and jnp.issubdtype(array.dtype, jnp.integer):
+        return jax.nn.one_hot(array, A, dtype=jnp.result_type(float))
+    if array.shape[1:] != (S, A):
+        raise ValueError(f"policies has shape {array.shape}: it must be [m, {S}, {A}], or whole numbers [m, {S}]")
+    return jnp.asarray(array, jnp.result_type(float))
+
+
+def _limit(mdp: MDP, offset: Float[AnyArray, "s a"], weight: Float[AnyArray, "s a"]) -> Float[AnyArray, "s a"]:
+    """x = offset + γP^{weight}x, solved: the return of depth ∞. Needs a discount below 1 on every cycle."""
+    S, A = mdp.num_states, mdp.num_actions
+    columns = jax.vmap(lambda x: expect_next(mdp, jnp.sum(weight * x.reshape(S, A), axis=-1)).ravel())
+    matrix = columns(jnp.eye(S * A, dtype=offset.dtype)).T
+    return jnp.linalg.solve(jnp.eye(S * A, dtype=offset.dtype) - matrix, offset.ravel()).reshape(S, A)

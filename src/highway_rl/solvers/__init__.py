@@ -1,0 +1,60 @@
+"""Planning on a known model, every answer with a certified error.
+
+All methods share one loop: a full backup q = r + γPV prices every action, brackets V*, and names the greedy
+policy; then the method moves V.
+
+    value iteration            V ← max_a q                                     (𝓑V)
+    policy iteration           V ← V^π, or `sweeps` backups 𝓑^π of 𝓑V          (π greedy)
+    Highway value iteration    V ← smax_{π∈Π̂} smax_{n∈𝒩} max{(𝓑^π)ⁿ⁻¹𝓑V, 𝓑V}    (Eq. 7, Algorithm 1)
+    ordered Gauss–Seidel       V(s) ← max_a q(s,a), states nearest the end first
+
+Model queries are counted three ways (`Queries`), because the paper's comparison depends on which is meant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from highway_rl.mdp import MDP, SparseMDP
+from highway_rl.solvers.classic import gauss_seidel, policy_iteration, value_iteration
+from highway_rl.solvers.highway import highway_value_iteration
+from highway_rl.solvers.loop import Queries, Solution
+
+__all__ = [
+    "ALIASES",
+    "METHODS",
+    "Queries",
+    "Solution",
+    "gauss_seidel",
+    "highway_value_iteration",
+    "policy_iteration",
+    "solve",
+    "value_iteration",
+]
+
+METHODS: dict[str, Callable[..., Solution]] = {
+    "highway": lambda mdp, **options: highway_value_iteration(mdp, **{"lift": True, **options}),
+    "value-iteration": value_iteration,
+    "policy-iteration": policy_iteration,
+    "modified-policy-iteration": lambda mdp, **options: policy_iteration(mdp, **{"sweeps": 10, **options}),
+    "gauss-seidel": gauss_seidel,
+}
+ALIASES = {
+    "vi": "value-iteration",
+    "pi": "policy-iteration",
+    "mpi": "modified-policy-iteration",
+    "hvi": "highway",
+    "gs": "gauss-seidel",
+}
+
+
+def solve(mdp: MDP | SparseMDP, method: str = "highway", tol: float = 1e-6, **options: Any) -> Solution:
+    """Solve a model to a certified sup-norm error of `tol`.
+
+    `method` is a name in METHODS; `options` go to that method (max_iters, progress, sweeps, backup, …).
+    """
+    name = ALIASES.get(method, method)
+    if name not in METHODS:
+        raise ValueError(f"unknown method {method!r}: choose from {', '.join(METHODS)}")
+    return METHODS[name](mdp, tol=tol, **options)

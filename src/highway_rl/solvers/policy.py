@@ -1,0 +1,70 @@
+"""A model under one deterministic policy: one row per state, and its exact evaluation."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from highway_rl import validate
+from highway_rl.mdp import SparseMDP
+from highway_rl.solvers.loop import Policy, Value
+
+
+class PolicyModel(NamedTuple):
+    """One row per state: the model under a deterministic policy. `successor` is set when nothing is random."""
+
+    reward: Value
+    discount: Value
+    transition: sp.csr_array
+    successor: Policy | None
+    tables: dict[tuple[int, ...], Any]
+
+    @staticmethod
+    def of(model: SparseMDP, policy: Policy) -> PolicyModel:
+        states = np.arange(model.num_states)
+        P = model.transition[states * model.num_actions + policy]
+        successor = P.indices if P.nnz == len(states) and np.all(P.data == 1) else None
+        return PolicyModel(model.reward[states, policy], model.discount[states, policy], P, successor, {})
+
+    def backup(self, v: Value) -> Value:
+        """(𝓑^πV)(s) = r + γ Σ P V, one row read per state."""
+        return self.reward + self.discount * (self.transition @ v)
+
+
+def evaluate(policy: PolicyModel, guess: Value) -> Value:
+    """V^π: a direct solve while that is cheap, else BiCGSTAB polished by sweeps."""
+    S = len(guess)
+    matrix = sp.eye_array(S, format="csr") - sp.diags_array(policy.discount) @ policy.transition
+    ends = (np.asarray(policy.transition.diagonal()) == 1) & (policy.discount == 1)
+    if ends.any():
+        matrix = matrix + sp.diags_array(ends.astype(np.float64))  # V = 0 where the policy stays for nothing
+    if S <= 3000 or policy.successor is not None:
+        return sp.linalg.spsolve(sp.csc_array(matrix), policy.reward)
+    solved, info = sp.linalg.bicgstab(matrix, policy.reward, x0=guess, rtol=1e-12, atol=0.0, maxiter=2000)
+    if info or not np.all(np.isfinite(solved)):
+        solved = sp.linalg.spsolve(sp.csc_array(matrix), policy.reward)
+    return policy.backup(policy.backup(solved))
+
+
+def ending_policy(model: SparseMDP) -> Policy:
+    """A policy to start policy iteration from: with discount 1, one that moves towards an end."""
+    if not np.any(model.discount >= 1):
+        return model.reward.argmax(axis=1)
+    distance = validate.reaches_end(model)
+    P = model.transition
+    rows = np.repeat(np.arange(P.shape[0]), np.diff(P.indptr))
+    nearest = np.full(P.shape[0], np.inf)
+    np.minimum.at(nearest, rows, distance[P.indices])
+    return nearest.reshape(model.reward.shape).argmin(axis=1)
+
+
+def check_policy(policy: Any, model: SparseMDP) -> Policy:
+    actions = np.asarray(policy)
+    if actions.shape != (model.num_states,) or actions.dtype.kind not in "iu":
+        raise ValueError(f"a policy is {model.num_states} whole numbers, one action per state; got {actions.shape}")
+    if np.any((actions < 0) | (actions >= model.num_actions)):
+        state = int(np.argmax((actions < 0) | (actions >= model.num_actions)))
+        raise ValueError(f"policy takes action {actions[state]} in state {state}: there are {model.num_actions}")
+    return actions
