@@ -67,7 +67,7 @@ def smax(
     """
     xp = values.__array_namespace__()
     if prior is None and mask is None and isinstance(alpha, float) and alpha == math.inf:
-        return xp.max(values, axis=-1)
+        return xp.asarray(xp.max(values, axis=-1))
     prior = xp.ones_like(values) if prior is None else xp.asarray(prior, dtype=values.dtype)
     live = prior > 0 if mask is None else (prior > 0) & mask
     live = xp.broadcast_to(live, values.shape)
@@ -79,7 +79,8 @@ def smax(
     slope = xp.asarray(alpha, dtype=values.dtype) * xp.where(below, gap, -xp.ones_like(gap))
     weight = xp.where(live, prior * xp.exp(xp.where(below, slope, xp.zeros_like(slope))), xp.zeros_like(values))
     total = xp.sum(weight, axis=-1)
-    return top[..., 0] + xp.sum(weight * gap, axis=-1) / xp.where(total > 0, total, xp.ones_like(total))
+    mean_gap = xp.sum(weight * gap, axis=-1) / xp.where(total > 0, total, xp.ones_like(total))
+    return xp.asarray(top[..., 0] + mean_gap)
 
 
 @record

@@ -7,13 +7,14 @@ in an exact operator, the one-hot of the action taken in sampled data. The same 
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from jaxtyping import Float
 
 from highway_rl.types import AnyArray, record
 
 
+@runtime_checkable
 class Bootstrap(Protocol):
     def __call__(self, q: Float[AnyArray, "*b a"], behaviour: Float[AnyArray, "*b a"]) -> Float[AnyArray, "*b a"]: ...
 
