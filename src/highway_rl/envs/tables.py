@@ -71,7 +71,11 @@ def check_integer(option: str, value: object, low: int, high: int) -> int:
 
 def check_number(option: str, value: object, low: float = -1e30, high: float = 1e30) -> float:
     """The value as a `float`, if it is a number from low to high."""
-    if not isinstance(value, int | float | np.integer | np.floating) or isinstance(value, bool) or not low <= value <= high:
+    if (
+        not isinstance(value, int | float | np.integer | np.floating)
+        or isinstance(value, bool)
+        or not low <= value <= high
+    ):
         raise ValueError(f"{option} is {value!r}; allowed: a number from {low:g} to {high:g}")
     return float(value)
 
