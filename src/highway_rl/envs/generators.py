@@ -34,7 +34,7 @@ def garnet(
     check_integer("actions", actions, 1, 10**6)
     check_integer("branching", branching, 1, states)
     check_integer("states × actions × branching", states * actions * branching, 1, 10**9)
-    check_number("sparse_reward", sparse_reward, 0, 1)
+    check_number("sparse_reward", sparse_reward, 0.0, 1.0)
     rng = seeded(seed)
     rows = states * actions
     reward = np.zeros(rows)
@@ -76,7 +76,7 @@ def maze(
     States are cells in reading order; one starts in 0, the top left, and the last is the absorbing goal.
     `braid` is explained at `maze_passages`.
     """
-    check_number("slip", slip, 0, 1)
+    check_number("slip", slip, 0.0, 1.0)
     check_choice("reward", reward, REWARDS)
     passages = maze_passages(height=height, width=width, braid=braid, seed=seed)
     cells = np.arange(height * width)[:, None]
@@ -95,7 +95,7 @@ def maze_passages(*, height: int = 10, width: int = 10, braid: float = 0.0, seed
     check_integer("height", height, 1, 10_000)
     check_integer("width", width, 1, 10_000)
     check_integer("height × width", height * width, 2, 10**8)
-    check_number("braid", braid, 0, 1)
+    check_number("braid", braid, 0.0, 1.0)
     rng = seeded(seed)
     cells = np.arange(height * width).reshape(height, width)
     ends = (
@@ -136,7 +136,7 @@ def chain(*, length: int = 10, slip: float = 0.0, reward: str = "goal") -> Table
     Without slip and with reward "goal", V*(s) = γ^(length - 2 - s) before the goal.
     """
     check_integer("length", length, 2, 10**8)
-    check_number("slip", slip, 0, 1)
+    check_number("slip", slip, 0.0, 1.0)
     check_choice("reward", reward, REWARDS)
     states = np.arange(length)
     neighbours = np.stack([np.maximum(states - 1, 0), np.minimum(states + 1, length - 1)], 1)
@@ -149,7 +149,7 @@ def _with_goal(successor: Int[np.ndarray, "s a k"], chance: tuple[float, ...], r
     Places without chance are left out, so K = 1 without slip.
     """
     places = np.flatnonzero(chance)
-    goal, probability = len(successor) - 1, np.array(chance)[places]
+    goal, probability = len(successor) - 1, np.array(chance, float)[places]
     successor = successor[..., places].astype(np.int32)
     successor[goal] = goal
     enters = (successor == goal) @ probability
@@ -186,7 +186,7 @@ def inventory(
     check_integer("demand_limit", demand_limit, 1, 10**5)
     named_costs = {"unit_cost": unit_cost, "order_cost": order_cost, "holding_cost": holding_cost}
     for option, value in {"price": price, "penalty_cost": penalty_cost, **named_costs}.items():
-        check_number(option, value, 0, 1e9)
+        check_number(option, value, 0.0, 1e9)
 
     stock = np.arange(capacity + 1)
     demand, chance = np.arange(demand_limit + 1), poisson(mean_demand, demand_limit)
@@ -227,9 +227,9 @@ def queue(
     check_integer("number of service_costs", len(service_costs), len(service_rates), len(service_rates))
     for option, values in {"service_rates": service_rates, "service_costs": service_costs}.items():
         for index, value in enumerate(values):
-            check_number(f"{option}[{index}]", value, 0, 1e6)
-    check_number("admission_reward", admission_reward, 0, 1e9)
-    check_number("holding_cost", holding_cost, 0, 1e9)
+            check_number(f"{option}[{index}]", value, 0.0, 1e6)
+    check_number("admission_reward", admission_reward, 0.0, 1e9)
+    check_number("holding_cost", holding_cost, 0.0, 1e9)
 
     customers = np.arange(capacity + 1)[:, None]
     admit = np.repeat([0.0, 1.0], len(service_rates)) * (customers < capacity)

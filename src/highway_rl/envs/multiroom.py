@@ -47,7 +47,7 @@ class MultiRoom(NamedTuple):
     opened: Int[np.ndarray, " s"]
     found: Int[np.ndarray, " s"]
 
-    def place(self, state: int) -> Place:
+    def place(self, state: int | np.integer) -> Place:
         """The cell, heading and numbers of doors opened and found that the state stands for."""
         row, column = self.cells[state].tolist()
         return Place((row, column), int(self.headings[state]), int(self.opened[state]), int(self.found[state]))
@@ -82,8 +82,7 @@ def multi_room(
     """
     check_choice("state", state, tuple(ACTIONS))
     check_choice("door_reward", door_reward, ("repeat", "once"))
-    check_number("goal_reward", goal_reward)
-    check_number("exit_reward", exit_reward)
+    goal_reward, exit_reward = check_number("goal_reward", goal_reward), check_number("exit_reward", exit_reward)
     layout = random_layout(rooms=rooms, room_size=room_size, goal=goal, seed=seed)
     rules = _Rules(_floor_map(layout), state, door_reward, goal_reward, exit_reward, _shape(layout, state, door_reward))
     heading = 0 if state == "positions" else layout.heading
