@@ -1,0 +1,76 @@
+"""One name for each environment. A model comes as an `MDP`; its `discount` is an option like any other."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from highway_rl.envs.example import example_mdp
+from highway_rl.envs.generators import chain, garnet, inventory, maze, queue
+from highway_rl.envs.multiroom import multi_room
+from highway_rl.envs.tables import Table
+from highway_rl.mdp import MDP
+
+MODELS: dict[str, tuple[Callable[..., Any], float]] = {
+    "example": (example_mdp, 1.0),
+    "multi-room": (multi_room, 0.99),
+    "garnet": (garnet, 0.99),
+    "maze": (maze, 0.99),
+    "chain": (chain, 0.99),
+    "inventory": (inventory, 0.99),
+    "queue": (queue, 0.99),
+}
+"""Generator and default discount."""
+
+TOY_TEXT = {
+    "taxi": "Taxi",
+    "frozen-lake": "FrozenLake",
+    "frozen-lake-8x8": "FrozenLake8x8",
+    "cliff-walking": "CliffWalking",
+}
+"""Gymnasium's own tables, in the newest version that is installed."""
+
+
+def names() -> list[str]:
+    return [*MODELS, *TOY_TEXT]
+
+
+def make(name: str, **options: Any) -> MDP:
+    """The named environment with the given options.
+
+    >>> make("chain", length=5, discount=0.9).num_states
+    5
+    """
+    if name in TOY_TEXT:
+        return MDP.from_gymnasium(_newest(TOY_TEXT[name], options), options.pop("discount", 0.99))
+    if name not in MODELS:
+        close = difflib.get_close_matches(name, names(), 1)
+        hint = f"; did you mean {close[0]!r}?" if close else f": choose from {', '.join(names())}"
+        raise ValueError(f"unknown environment {name!r}{hint}")
+    generator, default = MODELS[name]
+    discount = options.pop("discount", default)
+    allowed = inspect.signature(generator).parameters
+    for option in options:
+        if option not in allowed:
+            raise ValueError(f"{name} has no option {option!r}: it takes discount, {', '.join(allowed)}")
+    made = generator(**options)
+    table: Table = getattr(made, "table", made)
+    # Tables made here are valid as they stand; only an undiscounted one needs its ends checked.
+    return MDP.from_table(*table, discount, check=bool(np.any(np.asarray(discount) >= 1)))
+
+
+def _newest(name: str, options: dict[str, Any]) -> Any:
+    import gymnasium
+
+    versions = [spec.version or 0 for spec in gymnasium.registry.values() if spec.name == name and not spec.namespace]
+    if not versions:
+        raise ValueError(f"the installed gymnasium has no environment {name!r}")
+    chosen = {key: value for key, value in options.items() if key != "discount"}
+    try:
+        return gymnasium.make(f"{name}-v{max(versions)}", **chosen)
+    except TypeError as error:
+        raise ValueError(f"{name}: {error}") from None

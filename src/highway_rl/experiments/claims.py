@@ -1,0 +1,50 @@
+"""What the paper claims in numbers, and what the stored runs say about it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from highway_rl.experiments.base import NOT_RUN, Experiment, Verdict, experiments, read_rows
+
+STATEMENTS = {
+    1: "Example MDP: 10 transitions, rewards -9 / 3 / 9 for red / orange / blue, discount 1, three policies alike",
+    2: "Multi-step operator: Q(S_A,↗) settles at 3 for n = 2 and lower for n = 10, while the optimum is 9",
+    3: "For n = 2 and n = 10 the greedy action at S_A is then the wrong one, ↘",
+    4: "The n-step Highway operator settles at 9 for every n",
+    5: "With n = 10 it does so in 3 iterations; blue always chooses n, red always 1, orange first n and at the end 1",
+    6: "The Optimality operator needs 1 iteration where the Generalized one needs 3",
+    7: "Highway operators contract at least as fast as Bellman's, with Q* the only fixed point, for any policies",
+    8: "With threshold n1 = 0 values above Q* stay; with n1 > 1 the fixed point is too low",
+    9: "Multi-Room: Highway VI needs fewer iterations and fewer samples than VI and PI, for every number of rooms",
+    10: "Highway Q-learning solves Choice in 20 and Trace Back in 100 episodes whatever the delay; RUDDER needs thousands",
+    11: "MinAtar-Delay: with the reward only at the end, Highway scores about 50 on Freeway and every rival below 5",
+    12: "Replacing the gate by max{3,n}, max{0,n} or nothing makes the agent fail",
+    13: "n-step DQN gets worse as n grows, n-step Highway DQN better",
+    14: "Softmax alpha between 0.0005 and 0.005 does well, infinity clearly worse",
+    15: "More behavioural policies per state-action often help score and sample efficiency",
+    16: "Retrace keeps up without delay and fails with it; its clipped ratios fade exponentially in depth",
+    17: "Wall clock: Highway 2.1 times DQN, Retrace 6.9 times",
+    18: "The deep comparison: 10 seeds, 100 test episodes after 5 million steps",
+}
+
+
+def check(out: Path, only: Experiment | None = None) -> list[dict[str, Any]]:
+    """Every claim as {id, statement, value, verdict}, judged from the runs stored in `out`."""
+    judges = {i: (e, judge) for e in experiments().values() for i, judge in e.claims.items()}
+    stored: dict[str, Any] = {}
+    result = []
+    for number, statement in STATEMENTS.items():
+        experiment, judge = judges.get(number, (None, None))
+        if only is not None and experiment is not only and number not in only.claims:
+            continue
+        if experiment is None or judge is None:
+            verdict = Verdict("no experiment for it yet", NOT_RUN)
+        elif not (path := out / f"{experiment.name}.csv").exists():
+            verdict = Verdict(f"run it with: highway-rl run {experiment.name}", NOT_RUN)
+        else:
+            if experiment.name not in stored:
+                stored[experiment.name] = read_rows(path)[0]
+            verdict = judge(stored[experiment.name])
+        result.append({"id": number, "statement": statement, "value": verdict.value, "verdict": verdict.verdict})
+    return result
