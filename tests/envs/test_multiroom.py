@@ -5,7 +5,7 @@ import pytest
 
 from highway_rl.envs.layouts import DOORS, FLOOR, GOAL, MOVES, OUTSIDE, START, WALL
 from highway_rl.envs.multiroom import ACTIONS, layout_picture, multi_room, random_layout
-from highway_rl.envs.tables import absorbing_states
+from highway_rl.envs.tables import absorbing_states, reachable_table
 
 KINDS = [(state, door_reward) for state in ACTIONS for door_reward in ("repeat", "once")]
 
@@ -51,6 +51,16 @@ def test_layout_is_a_chain_of_rooms(rooms, room_size):
     interior = sum((room.height - 2) * (room.width - 2) for room in layout.rooms)
     assert layout.free.sum() == interior + rooms - 1
     assert layout.walls.sum() == len(set.union(*cells)) - layout.free.sum()
+
+
+def test_a_room_is_left_through_another_wall_than_it_was_entered():
+    for seed in range(100):
+        layout = random_layout(rooms=6, seed=seed)
+        for room, entry, leave in zip(layout.rooms[1:-1], layout.doors, layout.doors[1:], strict=False):
+            same_row = entry[0] == leave[0] and entry[0] in (room.top, room.top + room.height - 1)
+            same_column = entry[1] == leave[1] and entry[1] in (room.left, room.left + room.width - 1)
+            assert not same_row
+            assert not same_column
 
 
 def test_all_requested_numbers_of_rooms_fit():
@@ -149,6 +159,15 @@ def test_moves_of_positions():
             ahead = cell[0] + move[0], cell[1] + move[1]
             expected = places[ahead] if free[ahead] and state != model.end else state
             assert model.table.successor[state, action, 0] == expected
+
+
+def test_states_are_numbered_by_parent_and_action():
+    def step(codes):
+        return np.zeros((codes.size, 2)), np.stack([codes * 0 + 4, codes // 2], 1)
+
+    table, codes = reachable_table(step, 5, 6)
+    assert codes.tolist() == [5, 4, 2, 1, 0]
+    assert table.successor[..., 0].tolist() == [[1, 2], [1, 2], [1, 3], [1, 4], [1, 4]]
 
 
 def test_turns_forward_and_toggle():
