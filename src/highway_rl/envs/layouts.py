@@ -59,20 +59,23 @@ class Layout(NamedTuple):
     goal: Cell
 
 
-def random_layout(*, rooms: int = 4, room_size: int = 10, goal: str = "corner", seed: int = 0) -> Layout:
+def random_layout(
+    *, rooms: int = 4, room_size: int = 10, min_room_size: int = 4, goal: str = "corner", seed: int = 0
+) -> Layout:
     """A layout with exactly the requested number of rooms.
 
-    The sides of a room, walls included, are uniform in {4, …, room_size}; the next room hangs on one of the three
-    walls without the entry and shares that wall, with the door at a uniform place of it. Chains that get stuck are
-    drawn again. The grid is 25 × 25; each time many chains in a row were stuck it grows by a fifth.
+    The sides of a room, walls included, are uniform in {min_room_size, …, room_size}; the next room hangs on one of
+    the three walls without the entry and shares that wall, with the door at a uniform place of it. Chains that get
+    stuck are drawn again. The grid is 25 × 25; each time many chains in a row were stuck it grows by a fifth.
     The start is a uniform cell and heading. The goal is the corner of the last room farthest from its
     door (`goal="corner"`) or a uniform cell of it (`"random"`).
     """
     check_integer("rooms", rooms, 2, 50)
-    check_integer("room_size", room_size, 4, 20)
+    check_integer("room_size", room_size, SMALLEST_ROOM, 20)
+    check_integer("min_room_size", min_room_size, SMALLEST_ROOM, room_size)
     check_choice("goal", goal, ("corner", "random"))
     rng = seeded(seed)
-    side, placed, doors = _chain_of_rooms(rng, rooms, room_size)
+    side, placed, doors = _chain_of_rooms(rng, rooms, (min_room_size, room_size))
     walls, free = np.zeros((2, side, side), bool)
     for room in placed:
         walls[room.top : room.top + room.height, room.left : room.left + room.width] = True
@@ -84,10 +87,10 @@ def random_layout(*, rooms: int = 4, room_size: int = 10, goal: str = "corner", 
     return Layout(walls & ~free, free, tuple(placed), tuple(doors), start, heading, end)
 
 
-def _chain_of_rooms(rng: np.random.Generator, rooms: int, room_size: int) -> tuple[int, list[Room], list[Cell]]:
+def _chain_of_rooms(rng: np.random.Generator, rooms: int, sides: tuple[int, int]) -> tuple[int, list[Room], list[Cell]]:
     side, tries = SMALLEST_GRID, 0
     while True:
-        placed, doors = _try_chain(rng, rooms, room_size, side)
+        placed, doors = _try_chain(rng, rooms, sides, side)
         if len(placed) == rooms:
             return side, placed, doors
         tries += 1
@@ -95,10 +98,12 @@ def _chain_of_rooms(rng: np.random.Generator, rooms: int, room_size: int) -> tup
             side += side // 5
 
 
-def _try_chain(rng: np.random.Generator, rooms: int, room_size: int, side: int) -> tuple[list[Room], list[Cell]]:
+def _try_chain(
+    rng: np.random.Generator, rooms: int, sides: tuple[int, int], side: int
+) -> tuple[list[Room], list[Cell]]:
     """Places one room after the other until all stand or every try for the next one failed."""
     top, left = rng.integers(0, side - 2, 2).tolist()
-    height, width = rng.integers(SMALLEST_ROOM, room_size + 1, 2).tolist()
+    height, width = rng.integers(sides[0], sides[1] + 1, 2).tolist()
     placed, entry = [Room(top, left, height, width)], 2
     doors: list[Cell] = []
     if not _fits(placed[0], [], side):
@@ -106,7 +111,7 @@ def _try_chain(rng: np.random.Generator, rooms: int, room_size: int, side: int) 
     while len(placed) < rooms:
         for draw in rng.random((TRIES_PER_ROOM, 5)).tolist():
             wall = (entry + 1 + int(3 * draw[0])) % 4
-            room, door = _next_room(placed[-1], wall, room_size, draw[1:])
+            room, door = _next_room(placed[-1], wall, sides, draw[1:])
             if _fits(room, placed[:-1], side):
                 break
         else:
@@ -117,9 +122,9 @@ def _try_chain(rng: np.random.Generator, rooms: int, room_size: int, side: int) 
     return placed, doors
 
 
-def _next_room(last: Room, wall: int, room_size: int, draw: list[float]) -> tuple[Room, Cell]:
+def _next_room(last: Room, wall: int, sides: tuple[int, int], draw: list[float]) -> tuple[Room, Cell]:
     """A room of random sides behind a door in the given wall (a heading) of the last room; draws are in [0, 1)."""
-    height, width = (SMALLEST_ROOM + int((room_size - SMALLEST_ROOM + 1) * u) for u in draw[:2])
+    height, width = (sides[0] + int((sides[1] - sides[0] + 1) * u) for u in draw[:2])
     row_step, column_step = MOVES[wall]
     if row_step:
         row = last.top + (last.height - 1 if row_step > 0 else 0)

@@ -57,6 +57,7 @@ def multi_room(
     *,
     rooms: int = 4,
     room_size: int = 10,
+    min_room_size: int = 4,
     state: str = "positions",
     door_reward: str = "repeat",
     goal: str = "corner",
@@ -78,12 +79,12 @@ def multi_room(
                  the number of doors found so far
 
     The rooms form a chain, so door i is opened, and found, before door i + 1: a number says which.
-    Rooms, room size, goal and seed are those of `random_layout`.
+    Rooms, their sizes, goal and seed are those of `random_layout`.
     """
     check_choice("state", state, tuple(ACTIONS))
     check_choice("door_reward", door_reward, ("repeat", "once"))
     goal_reward, exit_reward = check_number("goal_reward", goal_reward), check_number("exit_reward", exit_reward)
-    layout = random_layout(rooms=rooms, room_size=room_size, goal=goal, seed=seed)
+    layout = random_layout(rooms=rooms, room_size=room_size, min_room_size=min_room_size, goal=goal, seed=seed)
     rules = _Rules(_floor_map(layout), state, door_reward, goal_reward, exit_reward, _shape(layout, state, door_reward))
     heading = 0 if state == "positions" else layout.heading
     start = np.ravel_multi_index((rules.floor.number[layout.start], heading, 0, 0), rules.shape)

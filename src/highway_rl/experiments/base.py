@@ -106,7 +106,9 @@ def _commit() -> str:
         return subprocess.run(["git", *words], cwd=here, capture_output=True, text=True, check=True).stdout.strip()
 
     try:
-        return git("rev-parse", "--short=12", "HEAD") + ("+changes" if git("status", "--porcelain", "-uno", ".") else "")
+        return git("rev-parse", "--short=12", "HEAD") + (
+            "+changes" if git("status", "--porcelain", "-uno", ".") else ""
+        )
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
 

@@ -17,7 +17,7 @@ STATEMENTS = {
     7: "Highway operators contract at least as fast as Bellman's, with Q* the only fixed point, for any policies",
     8: "With threshold n1 = 0 values above Q* stay; with n1 > 1 the fixed point is too low",
     9: "Multi-Room: Highway VI needs fewer iterations and fewer samples than VI and PI, for every number of rooms",
-    10: "Highway Q-learning solves Choice in 20 and Trace Back in 100 episodes whatever the delay; RUDDER needs thousands",
+    10: "Highway Q-learning solves Choice in 20 and Trace Back in 100 episodes at any delay; RUDDER needs thousands",
     11: "MinAtar-Delay: with the reward only at the end, Highway scores about 50 on Freeway and every rival below 5",
     12: "Replacing the gate by max{3,n}, max{0,n} or nothing makes the agent fail",
     13: "n-step DQN gets worse as n grows, n-step Highway DQN better",

@@ -49,9 +49,12 @@ ALIASES = {
 }
 
 
-def solve(mdp: MDP | SparseMDP, method: str = "highway", tol: float = 1e-6, **options: Any) -> Solution:
+def solve(
+    mdp: MDP | SparseMDP, method: str = "modified-policy-iteration", tol: float = 1e-6, **options: Any
+) -> Solution:
     """Solve a model to a certified sup-norm error of `tol`.
 
+    The default is the fastest here in general; "highway" is Algorithm 1 with the paper's settings, lifted.
     `method` is a name in METHODS; `options` go to that method (max_iters, progress, sweeps, backup, …).
     """
     name = ALIASES.get(method, method)

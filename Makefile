@@ -1,0 +1,45 @@
+# Every target sets itself up: a virtual environment in .venv with the pinned versions of constraints.txt.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint docs bench experiments mutations clean
+
+help:  ## show this
+	@grep -hE '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "highway-rl needs Python 3.11 or newer: make PYTHON=python3.11"; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+demo: $(READY)  ## draw the paper's first figures from live numbers, into demo/
+	$(BIN)/highway-rl demo
+
+test: $(READY) lint  ## lint, types and the whole test suite
+	$(BIN)/python -m pytest -n 2 --dist loadgroup --cov --cov-report=term:skip-covered
+
+lint: $(READY)  ## format, lint and type checks
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+docs: $(READY)  ## build the site into site/
+	$(BIN)/mkdocs build --strict --quiet
+	@echo "open site/index.html"
+
+bench: $(READY)  ## speed, as ratios against other packages measured in the same run
+	@for script in benchmarks/*.py; do $(BIN)/python $$script; done
+
+experiments: $(READY)  ## every experiment at the paper's size, into results/
+	$(BIN)/highway-rl run all --scale paper --out results
+
+mutations: $(READY)  ## break the mathematics on purpose and see that the tests notice
+	$(BIN)/python tests/mutations.py
+
+clean:  ## remove what the targets made
+	rm -rf $(VENV) site demo .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage

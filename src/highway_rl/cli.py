@@ -1,0 +1,266 @@
+"""The command line: list, run, plot, check, solve, demo. Every command is a record with a docstring."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import io
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+from tyro.conf import FlagCreatePairsOff, Positional, UseAppendAction, arg, subcommand
+
+Scale = Literal["smoke", "quick", "paper"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Debug:
+    debug: bool = False
+    """Show the full traceback of an error."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class List(Debug):
+    """List the experiments and the environments."""
+
+    def __call__(self) -> None:
+        from highway_rl import envs
+        from highway_rl.experiments.base import experiments
+
+        rows = [(e.name, e.paper, e.summary) for e in experiments().values()]
+        _table(("experiment", "paper", "what it shows"), rows)
+        print("environments: " + ", ".join(envs.names()))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Run(Debug):
+    """Run an experiment: rows to a CSV with their provenance, figures drawn from it, claims judged by it."""
+
+    experiment: Annotated[Positional[str], arg(metavar="EXPERIMENT")]
+    """Its name, as `highway-rl list` shows it, or "all"."""
+    scale: Scale = "quick"
+    """smoke: seconds, to see that it works; quick: a minute or two; paper: the paper's size."""
+    out: Path = Path("results")
+    """Folder for the CSV and the figures."""
+    seed: int = 0
+    """Seed of everything random; the same seed gives the same rows."""
+
+    def __call__(self) -> None:
+        from highway_rl.experiments import base
+
+        chosen = base.experiments().values() if self.experiment == "all" else [base.find(self.experiment)]
+        for experiment in chosen:
+            with _progress(f"{experiment.name} ({self.scale})") as step:
+                path = base.run(experiment, self.scale, self.seed, self.out, step)
+            print(f"rows: {path}")
+            Plot(experiment=experiment.name, out=self.out)()
+            Check(experiment=experiment.name, out=self.out)()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Plot(Debug):
+    """Draw an experiment's figures again from its stored rows."""
+
+    experiment: Annotated[Positional[str], arg(metavar="EXPERIMENT")]
+    """Its name, as `highway-rl list` shows it."""
+    out: Path = Path("results")
+    """Folder that holds the CSV, and gets the figures."""
+
+    def __call__(self) -> None:
+        from highway_rl.experiments import base
+
+        experiment = base.find(self.experiment)
+        rows, _ = base.read_rows(self.out / f"{experiment.name}.csv")
+        for path in experiment.plot(rows, self.out):
+            print(f"figure: {path}")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Check(Debug):
+    """Judge the paper's claims by the stored runs: holds, partly, does not hold, not yet run."""
+
+    experiment: Annotated[Positional[str | None], arg(metavar="EXPERIMENT")] = None
+    """Only the claims of this experiment."""
+    out: Path = Path("results")
+    """Folder that holds the CSVs."""
+    json: bool = False
+    """Print a list of {id, statement, value, verdict} instead of the table."""
+
+    def __call__(self) -> None:
+        from highway_rl.experiments import base, claims
+
+        found = claims.check(self.out, base.find(self.experiment) if self.experiment else None)
+        if self.json:
+            print(json.dumps(found, indent=2, ensure_ascii=False))
+        else:
+            rows = [(str(c["id"]), c["statement"], c["value"], _coloured(c["verdict"])) for c in found]
+            _table(("claim", "the paper says", "measured here", "verdict"), rows)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Solve(Debug):
+    """Solve an MDP to a certified error: a named environment, a Gymnasium id, or a file.
+
+    Files: an .npz with arrays P [s,a,s'] and R (and discount); or transitions saved by scipy.sparse.save_npz, one row
+    per (state, action), with the rewards in --reward.
+
+    highway-rl solve taxi --method highway
+
+    highway-rl solve multi-room --set rooms=8 --set state=headings --compare
+
+    highway-rl solve my-model.npz --discount 0.95 --save solution.npz
+    """
+
+    model: Annotated[Positional[str], arg(metavar="MODEL")]
+    """Environment (see `highway-rl list`), Gymnasium id such as Taxi-v4, or path of an .npz file."""
+    method: str = "modified-policy-iteration"
+    """highway, value-iteration, policy-iteration, modified-policy-iteration or gauss-seidel."""
+    tol: float = 1e-6
+    """Largest certified error of the values that is accepted."""
+    discount: float | None = None
+    """Discount factor; by default the model's own, else 0.99."""
+    reward: Path | None = None
+    """Rewards (.npy, .npz or .csv) for a file that holds transitions only."""
+    set: Annotated[tuple[str, ...], arg(metavar="NAME=VALUE"), UseAppendAction] = ()
+    """An option of the environment; may be given several times."""
+    compare: bool = False
+    """Solve with every method and compare them."""
+    save: Path | None = None
+    """Write value and policy to this .npz."""
+    json: bool = False
+    """Print the table as JSON."""
+
+    def __call__(self) -> None:
+        from highway_rl.planning import compare, load, save
+
+        mdp = load(self.model, self.discount, self.reward, self.set)
+        with _progress(f"solving {self.model}", unit="error") as step:
+            rows, solution = compare(mdp, None if self.compare else self.method, self.tol, step)
+        if self.save is not None:
+            save(self.save, solution)
+        if self.json:
+            print(json.dumps(rows, indent=2))
+            return
+        print(f"{self.model}: {mdp.num_states} states, {mdp.num_actions} actions")
+        names = ("method", "iterations", "rows read", "distinct", "cached", "seconds", "certified error", "note")
+        shown = len(names) if any(row["note"] for row in rows) else -1
+        _table(names[:shown], [tuple(_short(v) for v in row.values())[:shown] for row in rows])
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Demo(Debug):
+    """See the paper's first figures drawn from live numbers, in about a minute."""
+
+    out: Path = Path("demo")
+    """Folder for rows and figures."""
+
+    def __call__(self) -> None:
+        for name in ("example-mdp", "multi-room"):
+            Run(experiment=name, scale="quick", out=self.out)()
+        print(
+            "\nNext:\n"
+            "  highway-rl check                                    each claim of the paper, judged by the stored runs\n"
+            "  highway-rl solve taxi --method highway              a certified answer for a Gymnasium table\n"
+            "  highway-rl solve multi-room --set rooms=8 --compare all methods side by side\n"
+            "  highway-rl run operators                            Table 1, measured"
+        )
+
+
+Command = (
+    Annotated[List, subcommand("list")]
+    | Annotated[Run, subcommand("run")]
+    | Annotated[Plot, subcommand("plot")]
+    | Annotated[Check, subcommand("check")]
+    | Annotated[Solve, subcommand("solve")]
+    | Annotated[Demo, subcommand("demo")]
+)
+
+
+ABOUT = """Highway reinforcement learning: fast, exact credit for rewards that come late."""
+
+
+def main(args: Sequence[str] | None = None) -> None:
+    """Parse, run, and turn every error into one line on stderr and exit code 2."""
+    args = list(sys.argv[1:] if args is None else args)
+    errors = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(errors):
+            command: Any = tyro.cli(
+                Command, prog="highway-rl", description=ABOUT, args=args, config=(FlagCreatePairsOff,)
+            )
+    except SystemExit as stop:
+        if stop.code:
+            _fail(_one_line(errors.getvalue()))
+        raise
+    try:
+        command()
+    except (ValueError, OSError, ImportError) as error:
+        if command.debug:
+            raise
+        _fail(_one_line(str(error)))
+    except KeyboardInterrupt:
+        _fail("interrupted")
+
+
+def _fail(message: str) -> None:
+    print(f"highway-rl: {message}", file=sys.stderr)
+    raise SystemExit(2)
+
+
+def _one_line(text: str) -> str:
+    """A boxed or many-lined message as one sentence."""
+    words = re.sub(r"[─━│┃╭╮╰╯]|-{5,}", " ", re.sub(r"\x1b\[[0-9;]*m", "", text))
+    return re.sub(r"\s+", " ", words).strip()
+
+
+def _coloured(verdict: str) -> str:
+    colour = {"holds": "green", "partly": "yellow", "does not hold": "red"}.get(verdict, "dim")
+    return f"[{colour}]{verdict}[/{colour}]"
+
+
+def _short(value: Any) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(show_lines=any(len(cell) > 60 for row in rows for cell in row))
+    for i, name in enumerate(columns):
+        table.add_column(name, no_wrap=i == 0)
+    for row in rows:
+        table.add_row(*row)
+    Console(width=None if sys.stdout.isatty() else 140).print(table)
+
+
+@contextlib.contextmanager
+def _progress(title: str, unit: str = "cells") -> Iterator[Callable[[Any, Any], None]]:
+    """A bar on stderr that counts cells, or shows how the certified error of a solve falls."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    columns = [
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        TextColumn("{task.fields[note]}"),
+        TimeElapsedColumn(),
+    ]
+    if unit == "cells":
+        columns[2:2] = [BarColumn()]
+        columns.append(TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=unit != "cells") as bar:
+        task = bar.add_task(title, total=None, note="")
+
+        def step(done: Any, total: Any) -> None:
+            if unit == "cells":
+                bar.update(task, completed=done, total=total, note=f"{done}/{total}")
+            else:
+                bar.update(task, note=f"iteration {done}, error {total:.1e}")
+
+        yield step

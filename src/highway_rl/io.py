@@ -1,0 +1,2 @@
+def load_mdp(path, reward=None, discount=None):
+    raise ValueError("x")

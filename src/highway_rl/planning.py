@@ -1,0 +1,79 @@
+"""From the words of a command line to a solved model and a table that compares methods."""
+
+from __future__ import annotations
+
+import ast
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from highway_rl import envs
+from highway_rl.io import load_mdp
+from highway_rl.mdp import MDP, SparseMDP
+from highway_rl.solvers import METHODS, Solution, solve
+
+
+def load(
+    model: str, discount: float | None = None, reward: Path | None = None, options: Sequence[str] = ()
+) -> MDP | SparseMDP:
+    """The model a person means: an environment by name, a Gymnasium id, or a file."""
+    if Path(model).suffix in (".npz", ".npy") or Path(model).exists():
+        if options:
+            raise ValueError(f"{model} is a file and takes no --set options")
+        return load_mdp(Path(model), reward=reward, discount=discount)
+    if reward is not None:
+        raise ValueError(f"--reward goes with a file of transitions, and {model!r} is not one")
+    chosen = dict(_option(word) for word in options)
+    if discount is not None:
+        chosen["discount"] = discount
+    if model not in envs.names() and "-v" in model:
+        return MDP.from_gymnasium(model, chosen.pop("discount", 0.99))
+    return envs.make(model, **chosen)
+
+
+def _option(word: str) -> tuple[str, Any]:
+    name, sign, text = word.partition("=")
+    if not sign or not name:
+        raise ValueError(f"--set {word}: write it as name=value")
+    try:
+        return name, ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return name, text
+
+
+def compare(
+    mdp: MDP | SparseMDP, method: str | None, tol: float, progress: Callable[[int, float], None] | None = None
+) -> tuple[list[dict[str, Any]], Solution]:
+    """One row per method (all of them for None), and the solution with the smallest certified error."""
+    rows, solutions = [], []
+    for name in [method] if method else METHODS:
+        start = time.perf_counter()
+        solution = solve(mdp, name, tol, progress=progress)
+        seconds = time.perf_counter() - start
+        rows.append(
+            {
+                "method": solution.method,
+                "iterations": solution.num_iters,
+                **solution.num_queries._asdict(),
+                "seconds": seconds,
+                "bound": solution.bound,
+                "note": "" if solution.converged else _why_not(solution),
+            }
+        )
+        solutions.append(solution)
+    return rows, min(solutions, key=lambda s: s.bound)
+
+
+def _why_not(solution: Solution) -> str:
+    if np.isinf(solution.bound):
+        return "no certificate: with discount 1 some policy never ends"
+    return "not converged"
+
+
+def save(path: Path, solution: Solution) -> None:
+    """Value and policy with their certified error, as an .npz."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    np.savez(path, value=solution.value, policy=solution.policy, bound=solution.bound, method=solution.method)
