@@ -16,6 +16,7 @@ Rounding is counted: excess and drift are widened by what float64 may have lost 
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import NamedTuple
 
 import numpy as np
@@ -86,11 +87,11 @@ class Certifier:
             return Interval(0.0, 0.0, weight, drift)
         slack = self.rounding * (self.largest_reward + np.abs(value).max())
         blur = self.rounding * float(weight.max())
-        excess, slope = (q - value[:, None])[self.alive], drift[self.alive]
-        upper = _smallest(excess + slack, slope, blur)
-        taken = policy[self.alive, None]
-        own_excess, own_slope = (np.take_along_axis(x, taken, axis=1)[:, 0] for x in (excess, slope))
-        lower = -_smallest(slack - own_excess, own_slope, blur)
+        excess = q - value[:, None]
+        own_excess, own_drift = (np.take_along_axis(x, policy[:, None], axis=1)[self.alive, 0] for x in (excess, drift))
+        lower = -_smallest(slack - own_excess, own_drift, blur)
+        rows = slice(None) if self.alive.all() else self.alive
+        upper = _smallest(excess[rows] + slack, drift[rows], blur)
         return Interval(lower, upper, weight, drift)
 
     def float_limits(self, value: Float[np.ndarray, "s"], interval: Interval) -> tuple[float, float]:
@@ -100,20 +101,29 @@ class Certifier:
         low, high = value + interval.lower * interval.weight, value + interval.upper * interval.weight
         least = max(float(low.max()), -float(high.min()), 0.0)  # ≤ max|V*|
         most = max(-float(low.min()), float(high.max()))
-        slope, widest = self.drift[self.alive], float(interval.weight.max())
-        impossible = self.rounding * (self.largest_reward + least) * widest / slope.max(axis=1).min()
-        return impossible, 2 * self.rounding * (self.largest_reward + most) * widest / slope.min()
+        flattest, flat = self.flattest
+        scale = self.rounding * float(interval.weight.max())
+        return scale * (self.largest_reward + least) / flat, 2 * scale * (self.largest_reward + most) / flattest
+
+    @functools.cached_property
+    def flattest(self) -> tuple[float, float]:
+        """The smallest drift of any action, and of each state's steepest action."""
+        assert self.drift is not None
+        drift = self.drift[self.alive]
+        return float(drift.min()), float(drift.max(axis=1).min())
 
 
 def _smallest(excess: np.ndarray, drift: np.ndarray, blur: float) -> float:
     """The smallest θ with excess ≤ θ·d for every d within `blur` of the drift, or ∞."""
+    flattest = float(drift.min())
+    if flattest > blur:  # then θ is at most the ratio, and blur / flattest of it more
+        theta = float(np.max(excess / drift))
+        return theta + abs(theta) * blur / (flattest - blur)
     negative = _smallest_from(-np.inf, excess, drift + blur)
     return negative if negative < 0 else _smallest_from(0.0, excess, drift - blur)
 
 
 def _smallest_from(least: float, excess: np.ndarray, drift: np.ndarray) -> float:
-    if drift.min() > 0:
-        return max(least, float(np.max(excess / drift)))
     up, down, flat = drift > 0, drift < 0, drift == 0
     theta = float(np.max(excess[up] / drift[up], initial=least))
     ceiling = float(np.min(excess[down] / drift[down], initial=np.inf))

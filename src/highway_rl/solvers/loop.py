@@ -115,9 +115,9 @@ def resolution(v: Value) -> float:
 
 def _refuse_unreachable(tol: float, until: str, stuck: bool, certify: Certifier, v: Value, interval: Interval) -> None:
     impossible, reachable = certify.float_limits(v, interval) if until == "bound" else (0.0, resolution(v))
+    size = float(np.abs(v + interval.middle * interval.weight).max())
     if stuck or tol < impossible:
         floor = 2 * max(reachable, interval.bound if stuck and until == "bound" else 0.0)
         raise ValueError(
-            f"tol={tol:g} is below what float64 can certify for values near {np.abs(v).max():.3g}: "
-            f"ask for tol >= {floor:.1g}"
+            f"tol={tol:g} is below what float64 can certify for values near {size:.3g}: ask for tol >= {floor:.1g}"
         )

@@ -56,11 +56,10 @@ def ending_policy(model: SparseMDP) -> Policy:
     if not np.any(model.discount >= 1):
         return model.reward.argmax(axis=1)
     distance = validate.reaches_end(model)
-    P = model.transition
-    rows = np.repeat(np.arange(P.shape[0]), np.diff(P.indptr))
-    nearest = np.full(P.shape[0], np.inf)
-    np.minimum.at(nearest, rows, distance[P.indices])
-    return np.where(model.discount < 1, -1.0, nearest.reshape(model.reward.shape)).argmin(axis=1)
+    P, A = model.transition, model.num_actions
+    row = np.repeat(np.arange(P.shape[0]), np.diff(P.indptr))
+    nearer = np.bincount(row, P.data * (distance[P.indices] < distance[row // A]), minlength=P.shape[0])
+    return np.where(model.discount < 1, 2.0, nearer.reshape(model.reward.shape)).argmax(axis=1)
 
 
 def check_policy(policy: Any, model: SparseMDP) -> Policy:
