@@ -91,7 +91,7 @@ def precise_value(mdp: MDP, num_iters: int = 100_000) -> np.ndarray:
 
 def mdp_policy_towards_end(P: np.ndarray, g: np.ndarray) -> np.ndarray:
     """For each state the action that moves with most probability towards an end, by breadth-first layers."""
-    S, A, _ = P.shape
+    S = len(P)
     reached = (P[np.arange(S), :, np.arange(S)] == 1).all(1)
     policy = np.zeros(S, int)
     while not reached.all():

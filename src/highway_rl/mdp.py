@@ -77,6 +77,7 @@ class MDP:
         return _sparse(sp.csr_array(P.reshape(S * A, S)), R, discount, check).padded()
 
     @staticmethod
+    @validate.QUIET
     def from_scipy(P: Any, R: Any, discount: Any, *, check: bool = True) -> SparseMDP:
         """From a list of sparse `P[a][s,s']`, one per action, or one matrix of rows (s,a) in state-major order.
 
@@ -91,6 +92,7 @@ class MDP:
         return _sparse(rows, validate.rewards(R, S, A), discount, check)
 
     @staticmethod
+    @validate.QUIET
     def from_gymnasium(env: gymnasium.Env | str, discount: Any, *, check: bool = True) -> MDP:
         """From a toy-text environment's own table `P` (FrozenLake, Taxi, CliffWalking, …), or its id.
 

@@ -12,8 +12,10 @@ if TYPE_CHECKING:
     from highway_rl.mdp import SparseMDP
 
 SUM_TOLERANCE = 1e-8
+QUIET = np.errstate(over="ignore", invalid="ignore")  # what overflows becomes inf, and is refused by name
 
 
+@QUIET
 def numbers(name: str, value: Any, ndim: int | None = None) -> np.ndarray:
     """`value` as a float64 array of `ndim` axes, or an error that says what it was instead."""
     if np.ma.isMaskedArray(value):
@@ -28,8 +30,7 @@ def numbers(name: str, value: Any, ndim: int | None = None) -> np.ndarray:
         raise ValueError(f"{name} has shape {array.shape}: it must have {ndim} axes")
     if 0 in array.shape:
         raise ValueError(f"{name} has shape {array.shape}: no axis may be empty")
-    with np.errstate(over="ignore"):  # a long double beyond float64 becomes inf, which is refused by name later
-        return array.astype(np.float64, copy=False)
+    return array.astype(np.float64, copy=False)
 
 
 def one_line(error: Any) -> str:
@@ -46,6 +47,7 @@ def same_shape(name: str, array: Any, other: str, reference: Any) -> None:
         raise ValueError(f"{name} has shape {array.shape} but {other} has {reference.shape}: they must agree")
 
 
+@QUIET
 def sparse_matrix(name: str, matrix: Any) -> sp.csr_array:
     """One well-formed real matrix as CSR; it may share memory with the caller's."""
     if not sp.issparse(matrix) and not isinstance(matrix, np.ndarray):
@@ -59,8 +61,7 @@ def sparse_matrix(name: str, matrix: Any) -> sp.csr_array:
             matrix.copy().check_format(full_check=True)
         except ValueError as error:
             raise ValueError(f"{name} is not a well-formed {matrix.format} matrix ({one_line(error)})") from None
-    with np.errstate(over="ignore"):
-        return sp.csr_array(matrix, dtype=np.float64)
+    return sp.csr_array(matrix, dtype=np.float64)
 
 
 def matrices(name: str, value: Any) -> list[sp.csr_array]:
@@ -75,6 +76,7 @@ def matrices(name: str, value: Any) -> list[sp.csr_array]:
     return result
 
 
+@QUIET
 def rewards(R: Any, states: int, actions: int, P: np.ndarray | None = None) -> np.ndarray:
     """`R[s]`, `R[s,a]` or, given the dense `P`, `R[s,a,s']` as a new array [states, actions]."""
     array = numbers("R", R)
@@ -87,8 +89,7 @@ def rewards(R: Any, states: int, actions: int, P: np.ndarray | None = None) -> n
         raise ValueError(f"R has shape {array.shape}: with {states} states and {actions} actions it must be {shapes}")
     taken = P != 0
     not_nan("R", np.where(taken, array, 0.0))  # what never happens may be anything
-    with np.errstate(over="ignore", invalid="ignore"):
-        return np.sum(P * np.where(taken, array, 0.0), axis=-1)
+    return np.sum(P * np.where(taken, array, 0.0), axis=-1)
 
 
 def discounts(discount: Any, shape: tuple[int, int]) -> np.ndarray:
@@ -132,9 +133,9 @@ def not_negative(row: np.ndarray, successor: np.ndarray, probability: np.ndarray
         )
 
 
+@QUIET
 def model(mdp: SparseMDP) -> None:
     """Finite rewards, rows that are distributions, and an end within reach where nothing is discounted."""
-    not_nan("reward", mdp.reward)
     not_nan("P", mdp.transition)
     P, actions = mdp.transition, mdp.num_actions
     if P.nnz and P.data.min() < 0:
@@ -146,6 +147,7 @@ def model(mdp: SparseMDP) -> None:
         more = f" ({bad.size} rows in all)" if bad.size > 1 else ""
         hint = ": divide each row by its sum" if np.all(np.abs(total - 1) < 1e-2) else ""
         raise ValueError(f"P at {_row(int(bad[0]), actions)} sums to {total[bad[0]]:.12g}, not 1{more}{hint}")
+    not_nan("reward", mdp.reward)
     if np.any(mdp.discount >= 1):
         reaches_end(mdp)
 
@@ -210,9 +212,7 @@ def gymnasium_table(env: Any) -> tuple[Outcomes, int, int, np.ndarray]:
     for s in range(S):
         actions = table.get(s)
         if not isinstance(actions, dict) or set(actions) != set(range(A)):
-            raise ValueError(
-                f"env {name}: `P` must map states 0 to {S - 1} to actions 0 to {A - 1}; state {s} does not"
-            )
+            raise ValueError(f"env {name}: `P` must map states 0 to {S - 1} to actions 0 to {A - 1}, not state {s}")
         entries += [(s * A + a, *_outcome(name, S, s, a, outcome)) for a in range(A) for outcome in actions[a]]
     if not entries:
         raise ValueError(f"env {name}: `P` holds no outcome at all")
