@@ -53,7 +53,9 @@ class MDP:
         discount = validate.discounts(discount, reward.shape)
         if check:
             validate.successors(successor, reward.shape[0])
-        mdp = MDP(reward, successor.astype(np.int32), probability, discount)
+            rows = np.repeat(np.arange(reward.size), probability.shape[-1])
+            validate.not_negative(rows, successor.ravel(), probability.ravel(), reward.shape[1])
+        mdp = MDP(reward.copy(), successor.astype(np.int32), probability.copy(), discount)
         if check:
             validate.model(mdp.sparse())
         return mdp
@@ -71,48 +73,36 @@ class MDP:
             raise ValueError(f"P has shape {P.shape}: it must be [states, actions, states]")
         if check:
             validate.not_nan("P", P)
-        R = validate.rewards(R, P)
+        R = validate.rewards(R, S, A, P)
         return _sparse(sp.csr_array(P.reshape(S * A, S)), R, discount, check).padded()
 
     @staticmethod
+    @validate.QUIET
     def from_scipy(P: Any, R: Any, discount: Any, *, check: bool = True) -> SparseMDP:
         """From a list of sparse `P[a][s,s']`, one per action, or one matrix of rows (s,a) in state-major order.
 
-        `R` is `R[s]`, `R[s,a]`, or a list of sparse `R[a][s,s']`. Stays sparse: see `SparseMDP`.
+        `R` is `R[s]`, `R[s,a]`, or sparse in the same form as `P`. Stays sparse: see `SparseMDP`.
         """
-        if sp.issparse(P):
-            rows = sp.csr_array(P)
-            if rows.shape[1] == 0 or rows.shape[0] % rows.shape[1]:
-                raise ValueError(f"P has shape {rows.shape}: rows must be states x actions, columns states")
-            return _sparse(rows, validate.rewards(R, rows), discount, check)
-        matrices = validate.matrices("P", P)
-        states = matrices[0].shape[0]
-        stacked = sp.csr_array(sp.vstack(matrices, format="csr"))  # action-major rows
-        state_major = np.arange(stacked.shape[0]).reshape(len(matrices), states).T.ravel()
-        rows = stacked[state_major]
-        if isinstance(R, list | tuple) and R and sp.issparse(R[0]):
-            R = np.stack(
-                [(m * r).sum(axis=1) for m, r in zip(matrices, validate.matrices("R", R), strict=True)], axis=1
-            )
-        return _sparse(rows, validate.rewards(R, rows), discount, check)
+        rows = _state_major("P", P)
+        S, A = rows.shape[1], rows.shape[0] // rows.shape[1]
+        if sp.issparse(R) or (isinstance(R, list | tuple) and any(sp.issparse(r) for r in R)):
+            paid = _state_major("R", R)
+            validate.same_shape("R as rows (s,a)", paid, "P", rows)
+            R = (rows * paid).sum(axis=1).reshape(S, A)
+        return _sparse(rows, validate.rewards(R, S, A), discount, check)
 
     @staticmethod
+    @validate.QUIET
     def from_gymnasium(env: gymnasium.Env | str, discount: Any, *, check: bool = True) -> MDP:
         """From a toy-text environment's own table `P` (FrozenLake, Taxi, CliffWalking, …), or its id.
 
         A state entered with `terminated` becomes absorbing. Should an episode also be able to pass through
         it, the terminal outcomes lead to one extra absorbing state, the last, instead.
         """
-        table, initial = validate.gymnasium_table(env)
-        S, A = len(table), len(table[0])
-        entries = [
-            (s * A + a, next_state, probability, reward, done)
-            for s in range(S)
-            for a in range(A)
-            for probability, next_state, reward, done in table[s][a]
-        ]
-        row, column, probability, reward, done = (np.array(x) for x in zip(*entries, strict=True))
-        done = done.astype(bool)
+        (row, column, probability, reward, done), S, A, initial = validate.gymnasium_table(env)
+        if check:
+            validate.not_negative(row, column, probability, A)
+        reward = np.where(probability == 0, 0.0, reward)
         ends = np.unique(column[done])
         if np.isin(ends, _reachable(row[~done] // A, column[~done], initial, S)).any():
             column, ends, S = np.where(done, S, column), np.array([S]), S + 1
@@ -174,6 +164,18 @@ class SparseMDP:
 def _reachable(source: np.ndarray, target: np.ndarray, initial: np.ndarray, states: int) -> np.ndarray:
     graph = sp.csr_array((np.ones(len(source)), (source, target)), shape=(states, states))
     return np.flatnonzero(np.isfinite(dijkstra(graph, indices=initial, unweighted=True, min_only=True)))
+
+
+def _state_major(name: str, value: Any) -> sp.csr_array:
+    """One CSR row per (s,a), from such a matrix or from one [s,s'] matrix per action."""
+    if sp.issparse(value):
+        rows = validate.sparse_matrix(name, value)
+        if rows.shape[0] % rows.shape[1]:
+            raise ValueError(f"{name} has shape {rows.shape}: rows must be states x actions, columns states")
+        return rows
+    matrices = validate.matrices(name, value)
+    stacked = sp.csr_array(sp.vstack(matrices, format="csr"))  # action-major rows
+    return stacked[np.arange(stacked.shape[0]).reshape(len(matrices), -1).T.ravel()]
 
 
 def _sparse(P: sp.csr_array, R: np.ndarray, discount: Any, check: bool) -> SparseMDP:

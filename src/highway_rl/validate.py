@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -12,77 +12,95 @@ if TYPE_CHECKING:
     from highway_rl.mdp import SparseMDP
 
 SUM_TOLERANCE = 1e-8
+QUIET = np.errstate(over="ignore", invalid="ignore")  # what overflows becomes inf, and is refused by name
 
 
-def numbers(name: str, value: Any, ndim: int) -> np.ndarray:
+@QUIET
+def numbers(name: str, value: Any, ndim: int | None = None) -> np.ndarray:
     """`value` as a float64 array of `ndim` axes, or an error that says what it was instead."""
+    if np.ma.isMaskedArray(value):
+        raise ValueError(f"{name} is a masked array: fill its masked entries first")
     try:
         array = np.asarray(value)
-    except (ValueError, TypeError) as error:
-        raise ValueError(f"{name} is not a rectangular array of numbers ({error})") from None
+    except (ValueError, TypeError, OverflowError, RuntimeError) as error:
+        raise ValueError(f"{name} is not a rectangular array of numbers ({one_line(error)})") from None
     if array.dtype.kind not in "biuf":
-        raise ValueError(f"{name} has dtype {array.dtype}: it must hold real numbers")
-    if array.ndim != ndim:
+        raise ValueError(f"{name} has dtype {one_line(array.dtype)}: it must hold real numbers")
+    if ndim is not None and array.ndim != ndim:
         raise ValueError(f"{name} has shape {array.shape}: it must have {ndim} axes")
     if 0 in array.shape:
         raise ValueError(f"{name} has shape {array.shape}: no axis may be empty")
     return array.astype(np.float64, copy=False)
 
 
-def same_shape(name: str, array: np.ndarray, other: str, reference: np.ndarray) -> None:
+def one_line(error: Any) -> str:
+    return " ".join(str(error).split())
+
+
+def whole(name: str, value: Any, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise ValueError(f"{name}={value!r}: give a whole number >= {least}")
+
+
+def same_shape(name: str, array: Any, other: str, reference: Any) -> None:
     if array.shape != reference.shape:
         raise ValueError(f"{name} has shape {array.shape} but {other} has {reference.shape}: they must agree")
+
+
+@QUIET
+def sparse_matrix(name: str, matrix: Any) -> sp.csr_array:
+    """One well-formed real matrix as CSR; it may share memory with the caller's."""
+    if not sp.issparse(matrix) and not isinstance(matrix, np.ndarray):
+        raise ValueError(f"{name} is a {type(matrix).__name__}: it must be a scipy sparse matrix")
+    if matrix.dtype.kind not in "biuf":
+        raise ValueError(f"{name} has dtype {one_line(matrix.dtype)}: it must hold real numbers")
+    if len(matrix.shape) != 2 or 0 in matrix.shape:
+        raise ValueError(f"{name} has shape {matrix.shape}: it must be a matrix with no empty axis")
+    if getattr(matrix, "format", None) in ("csr", "csc", "bsr"):
+        try:  # an index out of range would be read, and written, out of bounds
+            matrix.copy().check_format(full_check=True)
+        except ValueError as error:
+            raise ValueError(f"{name} is not a well-formed {matrix.format} matrix ({one_line(error)})") from None
+    return sp.csr_array(matrix, dtype=np.float64)
 
 
 def matrices(name: str, value: Any) -> list[sp.csr_array]:
     """A list of square sparse matrices of one size."""
     if not isinstance(value, list | tuple) or not value:
-        raise ValueError(f"{name} must be a non-empty list of sparse matrices, one per action")
-    result = []
-    for a, matrix in enumerate(value):
-        if not sp.issparse(matrix) and not isinstance(matrix, np.ndarray):
-            raise ValueError(f"{name}[{a}] is a {type(matrix).__name__}: it must be a scipy sparse matrix")
-        if matrix.dtype.kind not in "biuf":
-            raise ValueError(f"{name}[{a}] has dtype {matrix.dtype}: it must hold real numbers")
-        if len(matrix.shape) != 2 or matrix.shape[0] != matrix.shape[1] or 0 in matrix.shape:
+        raise ValueError(f"{name} must be a sparse matrix, or a non-empty list of them, one per action")
+    result = [sparse_matrix(f"{name}[{a}]", matrix) for a, matrix in enumerate(value)]
+    for a, matrix in enumerate(result):
+        if matrix.shape[0] != matrix.shape[1]:
             raise ValueError(f"{name}[{a}] has shape {matrix.shape}: it must be [states, states]")
-        if matrix.shape != value[0].shape:
-            raise ValueError(f"{name}[{a}] has shape {matrix.shape} but {name}[0] has {value[0].shape}")
-        result.append(sp.csr_array(matrix, dtype=np.float64))
+        same_shape(f"{name}[{a}]", matrix, f"{name}[0]", result[0])
     return result
 
 
-def rewards(R: Any, P: Any) -> np.ndarray:
-    """`R` as [states, actions] for transitions `P`, dense [s,a,s'] or sparse rows (s,a)."""
-    S = P.shape[-1]
-    A = P.shape[0] // S if sp.issparse(P) else P.shape[1]
-    array = np.asarray(R)
-    if array.dtype.kind not in "biuf":
-        raise ValueError(f"R has dtype {array.dtype}: it must hold real numbers")
-    if array.shape == (S,):
-        array = np.broadcast_to(array[:, None], (S, A))
-    elif array.ndim == 3 and not sp.issparse(P) and array.shape == P.shape:
-        if not np.all(np.isfinite(array[P != 0])):
-            s, a, t = np.argwhere(~np.isfinite(array) & (P != 0))[0]
-            raise ValueError(f"R at state {s}, action {a}, next state {t} is {array[s, a, t]}: it must be finite")
-        array = np.sum(np.where(P != 0, P * np.where(P != 0, array, 0), 0), axis=-1)
-    elif array.shape != (S, A):
-        shapes = f"({S},), ({S}, {A})" + ("" if sp.issparse(P) else f" or ({S}, {A}, {S})")
-        raise ValueError(f"R has shape {array.shape}: with {S} states and {A} actions it must be {shapes}")
-    return np.ascontiguousarray(array, dtype=np.float64)
+@QUIET
+def rewards(R: Any, states: int, actions: int, P: np.ndarray | None = None) -> np.ndarray:
+    """`R[s]`, `R[s,a]` or, given the dense `P`, `R[s,a,s']` as a new array [states, actions]."""
+    array = numbers("R", R)
+    if array.shape == (states,):
+        return np.repeat(array[:, None], actions, axis=1)
+    if array.shape == (states, actions):
+        return array.copy()
+    if P is None or array.shape != P.shape:
+        shapes = f"({states},), ({states}, {actions})" + ("" if P is None else f" or ({states}, {actions}, {states})")
+        raise ValueError(f"R has shape {array.shape}: with {states} states and {actions} actions it must be {shapes}")
+    taken = P != 0
+    not_nan("R", np.where(taken, array, 0.0))  # what never happens may be anything
+    return np.sum(P * np.where(taken, array, 0.0), axis=-1)
 
 
 def discounts(discount: Any, shape: tuple[int, int]) -> np.ndarray:
-    array = np.asarray(discount)
-    if array.dtype.kind not in "biuf":
-        raise ValueError(f"discount has dtype {array.dtype}: it must be a number in [0, 1]")
+    array = numbers("discount", discount)
     if array.shape not in ((), shape[:1], shape):
         raise ValueError(f"discount has shape {array.shape}: it must be one number, {shape[:1]} or {shape}")
-    if not np.all((array >= 0) & (array <= 1)):
-        bad = array[~((array >= 0) & (array <= 1))].flat[0]
-        raise ValueError(f"discount {bad} is outside [0, 1]")
-    array = array[:, None] if array.ndim == 1 else array
-    return np.broadcast_to(array, shape).astype(np.float64)
+    outside = np.argwhere(~((array >= 0) & (array <= 1)))
+    if len(outside):
+        place = f" at {_place(outside[0])}" if array.ndim else ""
+        raise ValueError(f"discount{place} is {array[tuple(outside[0])]}: it must be in [0, 1]")
+    return np.broadcast_to(array[:, None] if array.ndim == 1 else array, shape).copy()
 
 
 def not_nan(name: str, array: Any) -> None:
@@ -93,8 +111,7 @@ def not_nan(name: str, array: Any) -> None:
             row = int(np.searchsorted(array.indptr, where[0], side="right")) - 1
             actions = array.shape[0] // array.shape[1]
             raise ValueError(f"{name} at {_row(row, actions)} holds {values[where[0]]}: it must be finite")
-        place = ", ".join(f"{axis} {i}" for axis, i in zip(("state", "action", "next state"), where, strict=False))
-        raise ValueError(f"{name} at {place} is {values[tuple(where)]}: it must be finite")
+        raise ValueError(f"{name} at {_place(where)} is {values[tuple(where)]}: it must be finite")
 
 
 def successors(successor: np.ndarray, states: int) -> None:
@@ -106,22 +123,31 @@ def successors(successor: np.ndarray, states: int) -> None:
         )
 
 
+def not_negative(row: np.ndarray, successor: np.ndarray, probability: np.ndarray, actions: int) -> None:
+    """Each outcome's own probability, before outcomes with the same successor are added up."""
+    if np.any(probability < 0):
+        i = int(np.argmax(probability < 0))
+        raise ValueError(
+            f"P at {_row(int(row[i]), actions)}, next state {int(successor[i])} is {probability[i]}: "
+            "a probability is >= 0"
+        )
+
+
+@QUIET
 def model(mdp: SparseMDP) -> None:
     """Finite rewards, rows that are distributions, and an end within reach where nothing is discounted."""
-    not_nan("reward", mdp.reward)
     not_nan("P", mdp.transition)
     P, actions = mdp.transition, mdp.num_actions
     if P.nnz and P.data.min() < 0:
-        entry = int(np.argmin(P.data))
-        row = int(np.searchsorted(P.indptr, entry, side="right")) - 1
-        raise ValueError(
-            f"P at {_row(row, actions)}, next state {P.indices[entry]} is {P.data[entry]}: a probability is >= 0"
-        )
+        entries = P.tocoo()
+        not_negative(entries.row, entries.col, entries.data, actions)
     total = np.asarray(P.sum(axis=1)).ravel()
     bad = np.flatnonzero(np.abs(total - 1) > SUM_TOLERANCE)
     if bad.size:
         more = f" ({bad.size} rows in all)" if bad.size > 1 else ""
-        raise ValueError(f"P at {_row(int(bad[0]), actions)} sums to {total[bad[0]]:.12g}, not 1{more}")
+        hint = ": divide each row by its sum" if np.all(np.abs(total - 1) < 1e-2) else ""
+        raise ValueError(f"P at {_row(int(bad[0]), actions)} sums to {total[bad[0]]:.12g}, not 1{more}{hint}")
+    not_nan("reward", mdp.reward)
     if np.any(mdp.discount >= 1):
         reaches_end(mdp)
 
@@ -157,23 +183,60 @@ def absorbing(mdp: SparseMDP) -> np.ndarray:
     return ~leaves & np.all(mdp.reward == 0, axis=1)
 
 
-def gymnasium_table(env: Any) -> tuple[dict[int, Any], np.ndarray]:
-    """The environment's own transition table and the states an episode can start in."""
+class Outcomes(NamedTuple):
+    """A transition table, one entry per outcome; `row` is s·A + a."""
+
+    row: np.ndarray
+    successor: np.ndarray
+    probability: np.ndarray
+    reward: np.ndarray
+    terminated: np.ndarray
+
+
+def gymnasium_table(env: Any) -> tuple[Outcomes, int, int, np.ndarray]:
+    """The environment's own transition table, its size, and the states an episode can start in."""
     import gymnasium
 
+    name = repr(env) if isinstance(env, str) else type(getattr(env, "unwrapped", env)).__name__
     if isinstance(env, str):
         try:
             env = gymnasium.make(env)
         except (gymnasium.error.Error, ImportError) as error:
-            raise ValueError(f"gymnasium cannot make {env!r}: {error}") from None
+            raise ValueError(f"gymnasium cannot make {name}: {one_line(error)}") from None
     inner = getattr(env, "unwrapped", env)
     table = getattr(inner, "P", None)
-    if not isinstance(table, dict) or not table:
-        raise ValueError(f"{env} has no transition table `P`: toy-text environments such as Taxi-v4 have one")
-    if sorted(table) != list(range(len(table))) or any(len(actions) != len(table[0]) for actions in table.values()):
-        raise ValueError(f"{env}: `P` must map states 0 to {len(table) - 1} to the same number of actions each")
-    initial = np.asarray(getattr(inner, "initial_state_distrib", np.ones(len(table))))
-    return table, np.flatnonzero(initial)
+    if not isinstance(table, dict) or not isinstance(table.get(0), dict) or not table[0]:
+        raise ValueError(f"env {name} has no transition table `P`: toy-text environments such as Taxi-v4 have one")
+    S, A = len(table), len(table[0])
+    entries = []
+    for s in range(S):
+        actions = table.get(s)
+        if not isinstance(actions, dict) or set(actions) != set(range(A)):
+            raise ValueError(f"env {name}: `P` must map states 0 to {S - 1} to actions 0 to {A - 1}, not state {s}")
+        entries += [(s * A + a, *_outcome(name, S, s, a, outcome)) for a in range(A) for outcome in actions[a]]
+    if not entries:
+        raise ValueError(f"env {name}: `P` holds no outcome at all")
+    outcomes = Outcomes(*(np.array(x) for x in zip(*entries, strict=True)))
+    initial = numbers("initial_state_distrib", getattr(inner, "initial_state_distrib", np.ones(S)), 1)
+    same_shape("initial_state_distrib", initial, "a list of states", np.empty(S))
+    return outcomes, S, A, np.flatnonzero(initial)
+
+
+def _outcome(name: str, states: int, s: int, a: int, outcome: Any) -> tuple[int, float, float, bool]:
+    try:
+        probability, successor, reward, terminated = outcome
+        if successor != int(successor) or not 0 <= successor < states:
+            raise ValueError(f"next state {successor} is not one of 0 to {states - 1}")
+        return int(successor), float(probability), float(reward), bool(terminated)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueError(
+            f"env {name}: `P` at state {s}, action {a} must list (probability, next state, reward, terminated): "
+            f"{one_line(error)}"
+        ) from None
+
+
+def _place(index: Any) -> str:
+    return ", ".join(f"{axis} {i}" for axis, i in zip(("state", "action", "next state"), index, strict=False))
 
 
 def _row(row: int, actions: int) -> str:

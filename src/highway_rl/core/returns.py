@@ -43,7 +43,9 @@ def lookahead(
     xp = reward.__array_namespace__()
     count = reward.shape[0]
     here = xp.arange(count)
+    longest = max(depths)  # a graph may run in circles
     if successor is None:
+        longest = count
         successor = xp.minimum(here + 1, count - 1)
         last = last | (here == count - 1)
 
@@ -70,10 +72,10 @@ def lookahead(
 
     done: dict[int, Lookahead] = {}
     reached = 0
-    for n in sorted({min(n, count) for n in depths}):
+    for n in sorted({min(n, longest) for n in depths}):
         done[n] = steps(n) if not reached else then(done[reached], steps(n - reached))
         reached = n
-    return [done[min(n, count)] for n in depths]
+    return [done[min(n, longest)] for n in depths]
 
 
 def n_step_returns(

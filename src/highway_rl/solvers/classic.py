@@ -24,31 +24,41 @@ def policy_iteration(mdp: MDP | SparseMDP, *, sweeps: int | None = None, **optio
     sweeps = 0 → value iteration; None → Howard's policy iteration. The paper's PI has "lookahead depth" 10,
     read as 10 evaluation sweeps.
     """
-    if sweeps is not None and sweeps < 0:
-        raise ValueError(f"sweeps={sweeps}: give a whole number >= 0, or None for exact evaluation")
+    if sweeps is not None:
+        validate.whole("sweeps", sweeps, 0)
 
-    def build(model: SparseMDP) -> Move:
-        S = model.num_states
-        held = ending_policy(model) if sweeps is None else None
+    def exact(model: SparseMDP) -> Move:
+        held = ending_policy(model)
+        settled = False
 
         def move(k: int, v: Value, q: np.ndarray, policy: Policy) -> tuple[Value, Queries]:
-            nonlocal held
-            if sweeps is None:
-                assert held is not None
-                if k > 1:  # keep an action unless another is better by more than rounding: ties must not cycle
-                    best = np.take_along_axis(q, policy[:, None], axis=1)[:, 0]
-                    kept = np.take_along_axis(q, held[:, None], axis=1)[:, 0]
-                    held = np.where(best > kept + 64 * EPS * (1 + np.abs(kept)), policy, held)
-                return evaluate(PolicyModel.of(model, held), v), Queries(S, 0, S)
-            chosen = PolicyModel.of(model, policy)
-            v = q.max(axis=1)
-            for _ in range(sweeps):
-                v = chosen.backup(v)
-            return v, Queries(sweeps * S, 0, S if sweeps else 0)
+            nonlocal held, settled
+            if settled:
+                return q.max(axis=1), Queries()
+            size = float(np.abs(v).max())
+            if k > 1:  # keep an action unless another is better by more than rounding: ties must not cycle
+                best, kept = (np.take_along_axis(q, p[:, None], axis=1)[:, 0] for p in (policy, held))
+                held = np.where(best > kept + 64 * EPS * size, policy, held)
+            found = evaluate(PolicyModel.of(model, held), v)
+            # an evaluation that no longer raises V has only rounding left to fix, and plain backups do that
+            settled = k > 1 and float(np.max(found - v)) <= 1e-10 * size
+            return found, Queries(len(v), 0, len(v))
 
         return move
 
-    return iterate("policy-iteration" if sweeps is None else f"policy-iteration({sweeps})", mdp, build, **options)
+    def partial(model: SparseMDP) -> Move:
+        def move(k: int, v: Value, q: np.ndarray, policy: Policy) -> tuple[Value, Queries]:
+            chosen = PolicyModel.of(model, policy)
+            v = q.max(axis=1)
+            for _ in range(sweeps or 0):
+                v = chosen.backup(v)
+            return v, Queries((sweeps or 0) * len(v), 0, len(v) if sweeps else 0)
+
+        return move
+
+    if sweeps is None:
+        return iterate("policy-iteration", mdp, exact, **options)
+    return iterate(f"policy-iteration({sweeps})", mdp, partial, **options)
 
 
 def gauss_seidel(mdp: MDP | SparseMDP, **options: Any) -> Solution:
@@ -60,7 +70,7 @@ def gauss_seidel(mdp: MDP | SparseMDP, **options: Any) -> Solution:
 
     def build(model: SparseMDP) -> Move:
         levels = _levels(model)
-        A = model.num_actions
+        S, A = model.reward.shape
         blocks = [(states, (states[:, None] * A + np.arange(A)).ravel()) for states in levels]
         parts = [(states, model.transition[rows]) for states, rows in blocks]
 
@@ -68,7 +78,7 @@ def gauss_seidel(mdp: MDP | SparseMDP, **options: Any) -> Solution:
             v = v.copy()
             for states, P in parts:
                 v[states] = (model.reward[states] + model.discount[states] * (P @ v).reshape(-1, A)).max(axis=1)
-            return v, Queries()
+            return v, Queries(S * A, 0, 0)  # the sweep reads again what the full backup has read
 
         return move
 

@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from highway_rl.core.backup import Backup, combine_returns
+from highway_rl import validate
+from highway_rl.core.backup import TO_END, Backup, combine_returns
 from highway_rl.core.returns import lookahead
 from highway_rl.core.table1 import highway_optimality
 from highway_rl.mdp import MDP, SparseMDP
 from highway_rl.solvers.loop import Move, Policy, Queries, Solution, Value, iterate
-from highway_rl.solvers.policy import PolicyModel, check_policy
+from highway_rl.solvers.policy import PolicyModel, check_policy, check_prior
 
 
 def highway_value_iteration(
@@ -37,15 +38,19 @@ def highway_value_iteration(
     Paper: Eq. 7, Algorithm 1 (Highway Value Iteration).
     """
     backup = highway_optimality(range(1, 11)) if backup is None else backup
-    if num_policies < 1 or policy_interval < 1:
-        raise ValueError(f"num_policies={num_policies}, policy_interval={policy_interval}: both must be >= 1")
+    validate.whole("num_policies", num_policies, 1)
+    validate.whole("policy_interval", policy_interval, 1)
+    if TO_END in backup.depths:
+        raise ValueError(
+            f"depths={backup.depths}: Highway value iteration needs finite depths; policy_iteration has n = ∞"
+        )
     if backup.gate_depth != 1:
         raise ValueError(f"gate_depth={backup.gate_depth}: Highway value iteration compares with the 1-step return, 1")
 
     def build(model: SparseMDP) -> Move:
         S = model.num_states
         chosen: deque[PolicyModel] = deque(maxlen=num_policies)
-        for policy in policies or []:
+        for policy in [] if policies is None else policies:
             chosen.append(PolicyModel.of(model, check_policy(policy, model)))
 
         def move(k: int, v: Value, q: np.ndarray, policy: Policy) -> tuple[Value, Queries]:
@@ -57,9 +62,10 @@ def highway_value_iteration(
             # [depth, policy, state] in memory, so that aggregating is a pass over whole rows
             returns = np.moveaxis(np.stack(columns, axis=1), (0, 1, 2), (2, 1, 0))
             reference = np.broadcast_to(one_step[:, None], returns.shape[:2])
-            prior = None if policy_prior is None else policy_prior(len(chosen))
+            prior = None if policy_prior is None else check_prior(policy_prior(len(chosen)), len(chosen))
             v = np.asarray(combine_returns(backup, returns, reference, policy_prior=prior))
-            return v, Queries(sum(sweeps) * S, 0, S if new else 0)
+            fresh = len(chosen) if k == 1 else int(new)
+            return v, Queries(sum(sweeps) * S, 0, fresh * S)
 
         return move
 
@@ -79,14 +85,14 @@ def _policy_returns(policy: PolicyModel, one_step: Value, backup: Backup) -> tup
         found = [one_step if n == 1 else (m := next(tables))[0] + m[1] * one_step[m[2]] for n in depths]
         return np.stack(found), max(depths) - 1
     columns = {1: one_step}
-    largest_only = isinstance(backup.depth_alpha, float) and backup.depth_alpha == np.inf
-    v, sweeps = one_step, 0
+    largest_only = isinstance(backup.depth_alpha, float) and backup.depth_alpha == np.inf and backup.depth_prior is None
+    v = unbeaten = one_step  # a later return that nowhere exceeds `unbeaten` changes nothing
     for n in range(2, max(depths) + 1):
         deeper = policy.backup(v)
-        sweeps += 1
-        # 𝓑^π is monotone: once a sweep raises nothing, no later one does, and the gate stays as it is.
-        if np.all(deeper <= v) and (largest_only or np.all(deeper <= one_step)):
-            columns |= dict.fromkeys(range(n, max(depths) + 1), deeper)
-            break
+        # 𝓑^π is monotone: once a sweep raises nothing, no later one does.
+        if np.all(deeper <= v) and np.all(deeper <= unbeaten):
+            return np.stack([columns.get(m, deeper) for m in depths]), n - 1
         columns[n] = v = deeper
-    return np.stack([columns[n] for n in depths]), sweeps
+        if largest_only and n in depths:
+            unbeaten = np.maximum(unbeaten, deeper)
+    return np.stack([columns[n] for n in depths]), max(depths) - 1

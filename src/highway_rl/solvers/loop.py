@@ -47,6 +47,7 @@ Move = Callable[[int, Value, np.ndarray, Policy], tuple[Value, Queries]]
 """(iteration from 1, V, q, greedy policy) → the next V and what it read beyond the full backup."""
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def iterate(
     method: str,
     mdp: MDP | SparseMDP,
@@ -60,35 +61,36 @@ def iterate(
     progress: Callable[[int, float], None] | None = None,
 ) -> Solution:
     """The one loop. `until` = "bound" stops on the certified error, "change" on ‖V_k − V_{k−1}‖ as the paper does."""
-    if not isinstance(tol, int | float | np.floating) or not 0 < tol < np.inf:
+    if isinstance(tol, bool) or not isinstance(tol, int | float | np.number) or not 0 < tol < np.inf:
         raise ValueError(f"tol={tol!r}: give a number > 0")
     if until not in ("bound", "change"):
         raise ValueError(f"until={until!r}: choose 'bound' or 'change'")
-    if max_iters < 1:
-        raise ValueError(f"max_iters={max_iters}: give a whole number >= 1")
+    validate.whole("max_iters", max_iters, 1)
     model = mdp.sparse()
     S, A = model.reward.shape
     move = build(model)
     certify = Certifier.of(model)
-    v = np.zeros(S) if value is None else validate.numbers("value", value, 1).copy()
+    v = np.zeros(S) if value is None else validate.numbers("value", value, 1)
     validate.same_shape("value", v, "reward[:, 0]", model.reward[:, 0])
+    validate.not_nan("value", v)
+    v = np.where(certify.alive, v, 0.0)  # the value of an end is known
     queries, k, change, converged = Queries(), 0, np.inf, False
     history: dict[str, list[float]] = {"change": [], "bound": [], "rows": []}
     while True:
         q = model.q_values(v)
         policy = q.argmax(axis=1)
         interval = certify(v, q, policy)
-        if until == "bound":
-            converged = interval.bound <= tol
-            _refuse_unreachable(tol, interval, change, v)
-        if converged or k == max_iters:
+        converged = interval.bound <= tol if until == "bound" else change <= tol
+        stuck = change <= resolution(v)
+        if not converged and np.isfinite(interval.bound):
+            _refuse_unreachable(tol, until, stuck, certify, v, interval)
+        if converged or k == max_iters or (stuck and np.isinf(interval.bound)):
             break
-        if lift and np.isfinite(interval.lower) and certify.drift is not None and certify.weight is not None:
-            v = v + interval.lower * certify.weight
-            q = q + interval.lower * (certify.weight[:, None] - certify.drift)
+        before = v
+        if lift and np.isfinite(interval.lower) and certify.drift is not None and (k == 0 or interval.lower > 0):
+            v, q = interval.shifted(v, q, interval.lower)
             policy = q.argmax(axis=1)
         k += 1
-        before = v
         v, extra = move(k, v, q, policy)
         change = float(np.abs(v - before).max())
         queries = queries.plus(Queries(S * A, S * A, S * A)).plus(extra)
@@ -96,30 +98,26 @@ def iterate(
             history[name].append(number)
         if progress is not None:
             progress(k, interval.bound)
-        if not np.isfinite(change) or (np.isinf(interval.bound) and change <= resolution(v)):
+        if not np.isfinite(change):  # the values grow without limit: keep the last ones that are numbers
+            v, q = before, model.q_values(before)
             break
-        if until == "change" and change <= tol:
-            converged, q = True, model.q_values(v)
-            policy = q.argmax(axis=1)
-            interval = certify(v, q, policy)
-            break
+    if np.isfinite(interval.bound):
+        v, q = interval.shifted(v, q, interval.middle)
     residual = float(np.abs(q.max(axis=1) - v).max())
-    if until == "bound" and np.isfinite(interval.bound):
-        v = v + interval.middle * interval.weight
     series = {name: np.array(numbers) for name, numbers in history.items()}
     return Solution(method, v, policy, k, queries, residual, interval.bound, converged, series)
 
 
 def resolution(v: Value) -> float:
     """The change in V below which float64 no longer tells progress from rounding."""
-    return 4 * EPS * max(1.0, float(np.abs(v).max()))
+    return 4 * EPS * float(np.abs(v).max())
 
 
-def _refuse_unreachable(tol: float, interval: Interval, change: float, v: Value) -> None:
-    stuck = change <= resolution(v) and interval.bound > tol
-    if np.isfinite(interval.bound) and (interval.rounding > tol or stuck):
-        floor = max(2 * interval.rounding, 2 * interval.bound if stuck else 0.0)
+def _refuse_unreachable(tol: float, until: str, stuck: bool, certify: Certifier, v: Value, interval: Interval) -> None:
+    impossible, reachable = certify.float_limits(v, interval) if until == "bound" else (0.0, resolution(v))
+    size = float(np.abs(v + interval.middle * interval.weight).max())
+    if stuck or tol < impossible:
+        floor = 2 * max(reachable, interval.bound if stuck and until == "bound" else 0.0)
         raise ValueError(
-            f"tol={tol:g} is below what float64 can certify for values near {np.abs(v).max():.3g}: "
-            f"ask for tol >= {floor:.1g}"
+            f"tol={tol:g} is below what float64 can certify for values near {size:.3g}: ask for tol >= {floor:.1g}"
         )

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.sparse.linalg import bicgstab, splu
 
 from highway_rl import validate
 from highway_rl.mdp import SparseMDP
@@ -34,30 +35,31 @@ class PolicyModel(NamedTuple):
 
 
 def evaluate(policy: PolicyModel, guess: Value) -> Value:
-    """V^π: a direct solve while that is cheap, else BiCGSTAB polished by sweeps."""
+    """V^π: a direct solve while that is cheap, else BiCGSTAB polished by sweeps. NaN where V^π is infinite."""
     S = len(guess)
     matrix = sp.eye_array(S, format="csr") - sp.diags_array(policy.discount) @ policy.transition
     ends = (np.asarray(policy.transition.diagonal()) == 1) & (policy.discount == 1)
     if ends.any():
         matrix = matrix + sp.diags_array(ends.astype(np.float64))  # V = 0 where the policy stays for nothing
-    if S <= 3000 or policy.successor is not None:
-        return sp.linalg.spsolve(sp.csc_array(matrix), policy.reward)
-    solved, info = sp.linalg.bicgstab(matrix, policy.reward, x0=guess, rtol=1e-12, atol=0.0, maxiter=2000)
-    if info or not np.all(np.isfinite(solved)):
-        solved = sp.linalg.spsolve(sp.csc_array(matrix), policy.reward)
-    return policy.backup(policy.backup(solved))
+    if S > 3000 and policy.successor is None:
+        solved, info = bicgstab(matrix, policy.reward, x0=guess, rtol=1e-12, atol=0.0, maxiter=2000)
+        if not info and np.all(np.isfinite(solved)):
+            return policy.backup(policy.backup(solved))
+    try:
+        return splu(sp.csc_array(matrix)).solve(policy.reward)
+    except RuntimeError:  # singular: the policy can go round for ever, undiscounted
+        return np.full(S, np.nan)
 
 
 def ending_policy(model: SparseMDP) -> Policy:
-    """A policy to start policy iteration from: with discount 1, one that moves towards an end."""
+    """A policy to start policy iteration from: with discount 1, one that moves towards an end or a discounted step."""
     if not np.any(model.discount >= 1):
         return model.reward.argmax(axis=1)
     distance = validate.reaches_end(model)
-    P = model.transition
-    rows = np.repeat(np.arange(P.shape[0]), np.diff(P.indptr))
-    nearest = np.full(P.shape[0], np.inf)
-    np.minimum.at(nearest, rows, distance[P.indices])
-    return nearest.reshape(model.reward.shape).argmin(axis=1)
+    P, A = model.transition, model.num_actions
+    row = np.repeat(np.arange(P.shape[0]), np.diff(P.indptr))
+    nearer = np.bincount(row, P.data * (distance[P.indices] < distance[row // A]), minlength=P.shape[0])
+    return np.where(model.discount < 1, 2.0, nearer.reshape(model.reward.shape)).argmax(axis=1)
 
 
 def check_policy(policy: Any, model: SparseMDP) -> Policy:
@@ -68,3 +70,12 @@ def check_policy(policy: Any, model: SparseMDP) -> Policy:
         state = int(np.argmax((actions < 0) | (actions >= model.num_actions)))
         raise ValueError(f"policy takes action {actions[state]} in state {state}: there are {model.num_actions}")
     return actions
+
+
+def check_prior(prior: Any, policies: int) -> np.ndarray:
+    weights = validate.numbers("policy_prior", prior)
+    if weights.shape[-1:] != (policies,) or not np.all(weights >= 0) or not np.allclose(weights.sum(-1), 1, atol=1e-6):
+        raise ValueError(
+            f"policy_prior of {policies} policies is {weights.tolist()}: give {policies} shares that sum to 1"
+        )
+    return weights
