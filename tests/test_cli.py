@@ -43,7 +43,7 @@ def test_list_names_every_experiment_and_environment(capsys):
         (["solve", "taxi", "--method", "magic"], "choose from highway, value-iteration"),
         (["solve", "taxi", "--tol", "1e-30"], "ask for tol >="),
         (["solve", "taxi", "--tol", "0"], "tol=0.0"),
-        (["solve", "taxi", "--discount", "1.5"], "discount 1.5 is outside [0, 1]"),
+        (["solve", "taxi", "--discount", "1.5"], "discount is 1.5: it must be in [0, 1]"),
         (["solve", "chain", "--set", "length"], "write it as name=value"),
         (["solve", "chain", "--set", "size=3"], "chain has no option 'size'"),
         (["solve", "chain", "--set", "length=0"], "length is 0"),
@@ -51,6 +51,7 @@ def test_list_names_every_experiment_and_environment(capsys):
         (["solve", "NoSuchThing-v1"], "NoSuchThing"),
         (["solve", "missing.npz"], "missing.npz"),
         (["solve", "chain", "--reward", "r.npy"], "--reward goes with a file"),
+        (["solve", "chain", "maze"], "one environment, or one file per action"),
     ],
 )
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
@@ -104,7 +105,7 @@ def test_solve_says_when_there_is_no_certificate(capsys):
 
 
 def test_solve_takes_files(capsys, tmp_path):
-    """A dense .npz, and scipy's own sparse file with rewards beside it, give the same values."""
+    """A dense .npz, scipy's own sparse file with rewards beside it, and one such file per action give the same."""
     rng = np.random.default_rng(0)
     P, R = rng.dirichlet(np.ones(6), (6, 2)), rng.normal(size=(6, 2))
     np.savez(tmp_path / "dense.npz", P=P, R=R)
@@ -122,8 +123,13 @@ def test_solve_takes_files(capsys, tmp_path):
             str(tmp_path / "b.npz"),
         ]
     )
+    for action in range(2):
+        sp.save_npz(tmp_path / f"action{action}.npz", sp.csr_array(P[:, action]))
+    files = [str(tmp_path / f"action{action}.npz") for action in range(2)]
+    main(["solve", *files, "--reward", str(tmp_path / "reward.npy"), *extra, str(tmp_path / "c.npz")])
     capsys.readouterr()
-    a, b = np.load(tmp_path / "a.npz"), np.load(tmp_path / "b.npz")
+    a, b, c = (np.load(tmp_path / f"{name}.npz") for name in "abc")
+    assert np.abs(a["value"] - c["value"]).max() <= 2e-9
     assert np.abs(a["value"] - b["value"]).max() <= 2e-9
     assert a["policy"].tolist() == b["policy"].tolist()
 

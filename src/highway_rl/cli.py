@@ -108,7 +108,7 @@ class Solve(Debug):
     """Solve an MDP to a certified error: a named environment, a Gymnasium id, or a file.
 
     Files: an .npz with arrays P [s,a,s'] and R (and discount); or transitions saved by scipy.sparse.save_npz, one row
-    per (state, action), with the rewards in --reward.
+    per (state, action) or one file per action, with the rewards in --reward.
 
     highway-rl solve taxi --method highway
 
@@ -117,8 +117,8 @@ class Solve(Debug):
     highway-rl solve my-model.npz --discount 0.95 --save solution.npz
     """
 
-    model: Annotated[Positional[str], arg(metavar="MODEL")]
-    """Environment (see `highway-rl list`), Gymnasium id such as Taxi-v4, or path of an .npz file."""
+    model: Annotated[Positional[tuple[str, ...]], arg(metavar="MODEL [MODEL ...]")]
+    """Environment (see `highway-rl list`), Gymnasium id such as Taxi-v4, or .npz file; several files: one per action."""
     method: str = "modified-policy-iteration"
     """highway, value-iteration, policy-iteration, modified-policy-iteration or gauss-seidel."""
     tol: float = 1e-6
@@ -140,14 +140,15 @@ class Solve(Debug):
         from highway_rl.planning import compare, load, save
 
         mdp = load(self.model, self.discount, self.reward, self.set)
-        with _progress(f"solving {self.model}", unit="error") as step:
+        name = " ".join(self.model)
+        with _progress(f"solving {name}", unit="error") as step:
             rows, solution = compare(mdp, None if self.compare else self.method, self.tol, step)
         if self.save is not None:
             save(self.save, solution)
         if self.json:
             print(json.dumps(rows, indent=2))
             return
-        print(f"{self.model}: {mdp.num_states} states, {mdp.num_actions} actions")
+        print(f"{name}: {mdp.num_states} states, {mdp.num_actions} actions")
         names = ("method", "iterations", "rows read", "distinct", "cached", "seconds", "certified error", "note")
         shown = len(names) if any(row["note"] for row in rows) else -1
         _table(names[:shown], [tuple(_short(v) for v in row.values())[:shown] for row in rows])

@@ -17,13 +17,17 @@ from highway_rl.solvers import METHODS, Solution, solve
 
 
 def load(
-    model: str, discount: float | None = None, reward: Path | None = None, options: Sequence[str] = ()
+    words: Sequence[str], discount: float | None = None, reward: Path | None = None, options: Sequence[str] = ()
 ) -> MDP | SparseMDP:
-    """The model a person means: an environment by name, a Gymnasium id, or a file."""
-    if Path(model).suffix in (".npz", ".npy") or Path(model).exists():
+    """The model a person means: an environment by name, a Gymnasium id, a file, or a file per action."""
+    files = [Path(word).suffix in (".npz", ".npy") or Path(word).is_file() for word in words]
+    if words and all(files):
         if options:
-            raise ValueError(f"{model} is a file and takes no --set options")
-        return load_mdp(Path(model), reward=reward, discount=discount)
+            raise ValueError(f"{words[0]} is a file and takes no --set options")
+        return load_mdp(words[0] if len(words) == 1 else words, reward=reward, discount=discount)
+    if len(words) != 1:
+        raise ValueError("give one environment, or one file per action")
+    [model] = words
     if reward is not None:
         raise ValueError(f"--reward goes with a file of transitions, and {model!r} is not one")
     chosen = dict(_option(word) for word in options)

@@ -100,7 +100,7 @@ def provenance(**facts: Any) -> dict[str, Any]:
 
 
 def _commit() -> str:
-    here = Path(__file__).parent
+    here = Path(__file__).parent.parent
 
     def git(*words: str) -> str:
         return subprocess.run(["git", *words], cwd=here, capture_output=True, text=True, check=True).stdout.strip()
