@@ -118,13 +118,13 @@ class Solve(Debug):
     """
 
     model: Annotated[Positional[tuple[str, ...]], arg(metavar="MODEL [MODEL ...]")]
-    """Environment (see `highway-rl list`), Gymnasium id such as Taxi-v4, or .npz file; several files: one per action."""
+    """Environment (see `highway-rl list`), Gymnasium id such as Taxi-v4, or .npz file (one per action, if several)."""
     method: str = "modified-policy-iteration"
     """highway, value-iteration, policy-iteration, modified-policy-iteration or gauss-seidel."""
     tol: float = 1e-6
     """Largest certified error of the values that is accepted."""
     discount: float | None = None
-    """Discount factor; by default the model's own, else 0.99."""
+    """Discount factor; by default the model's own (environments: 0.99)."""
     reward: Path | None = None
     """Rewards (.npy, .npz or .csv) for a file that holds transitions only."""
     set: Annotated[tuple[str, ...], arg(metavar="NAME=VALUE"), UseAppendAction] = ()
