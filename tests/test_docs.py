@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,7 @@ def examples(page: Path) -> list[tuple[str, str]]:
     found = [*blocks(page), ("", "")]
     return [
         (code, below if kind == "text" else "")
-        for (language, code), (kind, below) in zip(found, found[1:], strict=False)
+        for (language, code), (kind, below) in pairwise(found)
         if language == "python"
     ]
 

@@ -10,7 +10,7 @@ import pytest
 TESTS = Path(__file__).parent
 PAGE = TESTS.parent / "docs" / "paper_map.md"
 
-ITEMS = """
+LABELS = """
 definition-convergence remark-convergence example_MDP
 eq_oneStepOperator eq_oneStepExpectationOperator eq_multistepBOOperator eq_highwayOperator eq_highwayOptOperator
 eq_softmaxHighwayQOperator eq_highwayOptOperator_V eq_highwayDQN eq-loss
@@ -25,8 +25,8 @@ fig_example fig_Final_Q_wrt_nstep_BO fig_backupdiagram fig_Final_Q_wrt_nstep_Hig
 fig_chosen_nstep fig_model_based fig_model_free fig_score_minatar_greedy_step Ablation_Study fig_highway_gate fig_n_step
 fig_softmax fig_n_policies ap_fig_multi_room fig_retrace_IS
 table_summary ap_tab_hyperparameters_minatar
-""".split()
-"""The paper's labels, as they stand in its LaTeX; those with a hyphen are ours, for items it left without one."""
+"""
+"""The paper's labels, as they stand in its LaTeX; those in plain words with hyphens are ours, for items without one."""
 
 
 def rows() -> dict[str, tuple[list[str], list[str], str]]:
@@ -44,7 +44,7 @@ def rows() -> dict[str, tuple[list[str], list[str], str]]:
 ROWS = rows()
 
 
-@pytest.mark.parametrize("label", ITEMS)
+@pytest.mark.parametrize("label", LABELS.split())
 def test_item_is_in_the_map(label):
     assert label in ROWS
 
