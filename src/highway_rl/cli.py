@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import io
 import json
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -186,7 +187,14 @@ ABOUT = """Highway reinforcement learning: fast, exact credit for rewards that c
 
 def main(args: Sequence[str] | None = None) -> None:
     """Parse, run, and turn every error into one line on stderr and exit code 2."""
-    args = list(sys.argv[1:] if args is None else args)
+    try:
+        _main(list(sys.argv[1:] if args is None else args))
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader, such as `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _main(args: list[str]) -> None:
     errors = io.StringIO()
     try:
         with contextlib.redirect_stderr(errors):
@@ -199,6 +207,8 @@ def main(args: Sequence[str] | None = None) -> None:
         raise
     try:
         command()
+    except BrokenPipeError:
+        raise
     except (ValueError, OSError, ImportError) as error:
         if command.debug:
             raise
@@ -254,7 +264,7 @@ def _progress(title: str, unit: str = "cells") -> Iterator[Callable[[Any, Any], 
     if unit == "cells":
         columns[2:2] = [BarColumn()]
         columns.append(TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=unit != "cells") as bar:
+    with Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
         task = bar.add_task(title, total=None, note="")
 
         def step(done: Any, total: Any) -> None:

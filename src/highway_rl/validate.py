@@ -157,7 +157,7 @@ def absorbing(mdp: SparseMDP) -> np.ndarray:
     return ~leaves & np.all(mdp.reward == 0, axis=1)
 
 
-def gymnasium_table(env: Any) -> tuple[dict[int, dict[int, list[tuple[float, int, float, bool]]]], np.ndarray]:
+def gymnasium_table(env: Any) -> tuple[dict[int, Any], np.ndarray]:
     """The environment's own transition table and the states an episode can start in."""
     import gymnasium
 
