@@ -20,7 +20,7 @@ def random_mdp(seed: int, *, deterministic: bool = False, discount: object = Non
     for s in range(S - ends, S):
         P[s], R[s] = np.eye(S)[s], 0.0
     if discount is None:
-        discount = rng.choice([0.0, 0.5, 0.9, 0.99])
+        discount = rng.choice([0.0, 0.5, 0.9, 0.95])
     elif discount == "per pair":
         discount = rng.choice([0.0, 0.3, 0.9, 0.99], size=(S, A))
     return MDP.from_dense(P / P.sum(-1, keepdims=True), R, discount)

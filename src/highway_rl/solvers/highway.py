@@ -22,7 +22,7 @@ def highway_value_iteration(
     backup: Backup | None = None,
     num_policies: int = 5,
     policy_interval: int = 7,
-    policies: list[Policy] | None = None,
+    policies: Any = None,
     policy_prior: Any = None,
     lift: bool = False,
     **options: Any,
@@ -30,10 +30,11 @@ def highway_value_iteration(
     """Algorithm 1: V ← 𝒢V over a first-in-first-out set of greedy policies.
 
     Every `policy_interval` (K) iterations, from the first, the greedy policy joins the set of at most
-    `num_policies` (M); `policies` is the initial set. `backup` says depths and aggregation: by default the largest
-    gated return over 1…10, which is what the paper's figure needs (`highway(range(1, 11))` is Algorithm 1
-    read literally, the mean). `policy_prior`, newest last, is a function of how many policies there are.
-    `lift` first raises V to its certified lower bound, which stays below V* and costs no query.
+    `num_policies` (M); `policies` is the initial set, [m, s] actions. `backup` says depths and aggregation: by
+    default the largest gated return over 1…10, which is what the paper's figure needs (`highway(range(1, 11))`
+    is Algorithm 1 read literally, the mean). `policy_prior`, newest last, is a function of how many policies
+    there are. `lift` moves V₀ to its certified lower bound and raises each later V to its own: that stays below
+    V* and costs no query.
 
     Paper: Eq. 7, Algorithm 1 (Highway Value Iteration).
     """
