@@ -29,7 +29,7 @@ lint: $(READY)  ## format, lint and type checks
 	$(BIN)/mypy
 
 docs: $(READY)  ## build the site into site/
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "open site/index.html"
 
 bench: $(READY)  ## speed, as ratios against other packages measured in the same run

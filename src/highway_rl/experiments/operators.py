@@ -35,9 +35,9 @@ OPERATORS: dict[str, tuple[str, Rule]] = {
     "Bellman optimality": ("Q*", lambda pi: table1.multi_step(1)),
     "Bellman expectation": ("Qπ'", lambda pi: targets.expected_sarsa(pi)),
     "multi-step IS, n=3": ("Qπ'", lambda pi: targets.importance_sampling(3, pi)),
-    "Q(λ=0.9)": ("Qπ'", lambda pi: targets.q_lambda(0.9, Expected(pi), 30)),
-    "Retrace(λ=1)": ("Qπ'", lambda pi: targets.retrace(1.0, Expected(pi), 30)),
-    "Tree Backup": ("Qπ'", lambda pi: targets.tree_backup(1.0, Expected(pi), 30)),
+    "Q(λ=0.9)": ("Qπ'", lambda pi: targets.q_lambda(0.9, Expected(pi), 10)),
+    "Retrace(λ=1)": ("Qπ'", lambda pi: targets.retrace(1.0, Expected(pi), 10)),
+    "Tree Backup": ("Qπ'", lambda pi: targets.tree_backup(1.0, Expected(pi), 10)),
     "multi-step, n=2": ("Q*", lambda pi: table1.multi_step(2)),
     "multi-step, n=5": ("Q*", lambda pi: table1.multi_step(5)),
     "λ-return, λ=0.8": ("Q*", lambda pi: table1.lambda_return(0.8, 5)),
@@ -51,7 +51,7 @@ OPERATORS: dict[str, tuple[str, Rule]] = {
 }
 HIGHWAY = [name for name in OPERATORS if name.startswith("Highway")]
 NUM_ITERS = 500
-WORLDS = {"smoke": 8, "quick": 64, "paper": 1024}
+WORLDS = {"smoke": 8, "quick": 32, "paper": 256}
 
 
 def cells(scale: Scale, seed: int) -> list[dict[str, Any]]:
