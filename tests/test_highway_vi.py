@@ -76,6 +76,25 @@ def test_every_iteration_is_algorithm_1(depths: tuple[int, ...], how: str) -> No
         assert len(history) >= 3 or np.allclose(expected[0], expected[-1])
 
 
+@pytest.mark.parametrize("depths", [(5,), (4, 1), (3, 7), (1, 6)], ids=str)
+@pytest.mark.parametrize("how", AGGREGATES)
+def test_early_exit_waits_until_nothing_kept_back_is_larger(depths: tuple[int, ...], how: str) -> None:
+    """Returns that rise at depth 2 and then fall everywhere: the fall alone is no reason to stop at depth 3.
+
+    Action 0 walks 0 → 1 → 2 → end for 0, 1, −5; action 1 ends at once, and looks better in state 0.
+    """
+    P = np.zeros((4, 2, 4))
+    P[..., 3] = 1.0
+    P[[0, 1], 0] = [[0.0, 0.99, 0.0, 0.01], [0.0, 0.0, 0.99, 0.01]]
+    mdp = MDP.from_dense(P, [[0.0, 0.001], [1.0, 0.0], [-5.0, 0.0], [0.0, 0.0]], 0.9)
+    backup, walk = AGGREGATES[how](depths), np.zeros(4, int)
+    expected = naive(mdp, 3, backup, 2, 1, None, [walk])
+    for v, w in zip(
+        moved(mdp, 3, backup=backup, num_policies=2, policy_interval=1, policies=[walk]), expected, strict=False
+    ):
+        np.testing.assert_allclose(v, w, atol=1e-12)
+
+
 def moved(mdp: MDP, num_iters: int, **options: Any) -> list[np.ndarray]:
     """The V_k of one run, recorded where the loop records them."""
     import highway_rl.solvers.highway as module
