@@ -41,7 +41,7 @@ def evaluate(policy: PolicyModel, guess: Value) -> Value:
     ends = (np.asarray(policy.transition.diagonal()) == 1) & (policy.discount == 1)
     if ends.any():
         matrix = matrix + sp.diags_array(ends.astype(np.float64))  # V = 0 where the policy stays for nothing
-    if S > 3000 and policy.successor is None:
+    if S > 500 and policy.successor is None:  # a random graph fills a factorisation up
         solved, info = bicgstab(matrix, policy.reward, x0=guess, rtol=1e-12, atol=0.0, maxiter=2000)
         if not info and np.all(np.isfinite(solved)):
             return policy.backup(policy.backup(solved))
