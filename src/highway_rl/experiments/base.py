@@ -12,6 +12,7 @@ import dataclasses
 import datetime
 import importlib
 import json
+import os
 import pkgutil
 import platform
 import subprocess
@@ -100,6 +101,7 @@ def provenance(**facts: Any) -> dict[str, Any]:
 
 
 def _commit() -> str:
+    """The commit of the package, or what HIGHWAY_RL_COMMIT says where the code was copied without its history."""
     here = Path(__file__).parent.parent
 
     def git(*words: str) -> str:
@@ -110,7 +112,7 @@ def _commit() -> str:
             "+changes" if git("status", "--porcelain", "-uno", ".") else ""
         )
     except (OSError, subprocess.CalledProcessError):
-        return "unknown"
+        return os.environ.get("HIGHWAY_RL_COMMIT", "unknown")
 
 
 def write_rows(path: Path, rows: Rows, facts: dict[str, Any]) -> Path:
