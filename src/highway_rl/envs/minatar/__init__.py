@@ -1,0 +1,66 @@
+"""MinAtar: five games on a ten by ten board, as exact and branch-free JAX functions."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, PRNGKeyArray, PyTree
+
+from highway_rl.envs.minatar import breakout
+from highway_rl.envs.minatar.common import ACTION_NAMES, SIZE, Game
+from highway_rl.envs.wrappers import sticky_actions
+from highway_rl.types import Env, Step
+
+_GAMES = {module.GAME.name: module.GAME for module in (breakout,)}
+GAMES = tuple(sorted(_GAMES))
+
+
+def rules(game: str, *, ramping: bool = True, oxygen: str | None = None) -> Game:
+    """The rules of a game as pure functions of state, action and draws."""
+    if game not in _GAMES:
+        raise ValueError(f"unknown game {game!r}; the games are {', '.join(GAMES)}")
+    return _GAMES[game]
+
+
+def environment(game: Game, actions: Sequence[int]) -> Env:
+    """A game as an environment whose action i is the game's actions[i]."""
+
+    def reset(key: PRNGKeyArray) -> tuple[PyTree, Bool[Array, "10 10 c"]]:
+        state = game.init(game.draw(key))
+        return state, game.observe(state)
+
+    def step(state: PyTree, action: Array, key: PRNGKeyArray) -> Step:
+        played = jnp.asarray(action, jnp.int32)
+        if tuple(actions) != tuple(range(len(actions))):
+            played = sum((jnp.where(action == i, a, 0) for i, a in enumerate(actions)), jnp.asarray(0, jnp.int32))
+        # the barrier keeps the rules from being computed again for every cell of the board
+        out = jax.lax.optimization_barrier(game.transition(state, played, game.draw(key)))
+        new, reward, terminated = out
+        return Step(new, game.observe(new), reward, terminated, jnp.zeros_like(terminated))
+
+    shape = jax.ShapeDtypeStruct((SIZE, SIZE, len(game.channels)), bool)
+    return Env(game.name, len(actions), shape, reset, step)
+
+
+def make(
+    game: str,
+    *,
+    sticky: float = 0.1,
+    ramping: bool = True,
+    actions: Literal["all", "minimal"] = "all",
+    oxygen: Literal["1.0.11", "1.0.10"] | None = None,
+) -> Env:
+    """A MinAtar game as `minatar` 1.0.15 plays it: no step limit, sticky actions, all six actions.
+
+    `oxygen="1.0.10"` gives Seaquest its older end: one step later, behind an oxygen bar that shows nine cells.
+    """
+    chosen = rules(game, ramping=ramping, oxygen=oxygen)
+    if actions not in ("all", "minimal"):
+        raise ValueError(f"actions must be 'all' or 'minimal', got {actions!r}")
+    numbers = range(len(ACTION_NAMES)) if actions == "all" else chosen.minimal_actions
+    return sticky_actions(environment(chosen, tuple(numbers)), sticky)
