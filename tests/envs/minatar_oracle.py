@@ -61,8 +61,8 @@ def draws_of(game: str, log: list) -> dict:
         return {"right": bool(values[0]) if values else False}
     if game == "freeway":
         if not values:
-            return {"speed": np.ones(8, np.int32), "right": np.zeros(8, bool)}
-        return {"speed": np.asarray(values[0], np.int32), "right": values[1] > 0.5}
+            return {"speed": np.ones(10, np.int32), "right": np.zeros(10, bool)}
+        return {"speed": np.pad(values[0], 1, constant_values=1).astype(np.int32), "right": np.pad(values[1] > 0.5, 1)}
     if game == "asterix":
         free, slot = (log[2][1][0], int(values[2])) if len(log) == 3 else (1, 0)
         rightward, gold = (values[0] < 1 / 2, values[1] < 1 / 3) if log else (False, False)
@@ -121,7 +121,7 @@ def replayer(game: str, **options) -> Callable[[list[Episode]], None]:
     chosen = rules(game, **options)
     record = type(jax.eval_shape(chosen.draw, jax.random.key(0)))
     run = jax.jit(jax.vmap(lambda *args: _scan(chosen, *args)))
-    begin = jax.jit(jax.vmap(lambda draws: (lambda s: (s, chosen.observe(s)))(chosen.init(draws))))
+    begin = jax.jit(jax.vmap(lambda _, draws: (lambda s: (s, chosen.observe(s)))(chosen.init(draws))))
 
     def stacked(dicts: Iterable[dict]) -> object:
         dicts = list(dicts)
@@ -131,7 +131,7 @@ def replayer(game: str, **options) -> Callable[[list[Episode]], None]:
         return jax.tree.map(lambda *leaves: np.stack(leaves), *rows) if jax.tree.leaves(rows) else record()
 
     def check(episodes: list[Episode]) -> None:
-        state, board = begin(batched([record(**e.draws[0]) for e in episodes]))
+        state, board = begin(np.arange(len(episodes)), batched([record(**e.draws[0]) for e in episodes]))
         np.testing.assert_array_equal(board, np.stack([e.boards[0] for e in episodes]))
         last = jnp.asarray([e.last_action for e in episodes])
         longest = max(len(e.actions) for e in episodes)

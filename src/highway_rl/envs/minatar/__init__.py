@@ -11,20 +11,24 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, PRNGKeyArray, PyTree
 
-from highway_rl.envs.minatar import breakout
+from highway_rl.envs.minatar import asterix, breakout, freeway, space_invaders
 from highway_rl.envs.minatar.common import ACTION_NAMES, SIZE, Game
 from highway_rl.envs.wrappers import sticky_actions
 from highway_rl.types import Env, Step
 
-_GAMES = {module.GAME.name: module.GAME for module in (breakout,)}
+_GAMES = {module.GAME.name: module.GAME for module in (asterix, breakout, freeway, space_invaders)}
 GAMES = tuple(sorted(_GAMES))
+RAMPING = ("asterix", "seaquest", "space_invaders")
 
 
 def rules(game: str, *, ramping: bool = True, oxygen: str | None = None) -> Game:
     """The rules of a game as pure functions of state, action and draws."""
     if game not in _GAMES:
         raise ValueError(f"unknown game {game!r}; the games are {', '.join(GAMES)}")
-    return _GAMES[game]
+    chosen = _GAMES[game]
+    if not ramping and game in RAMPING:
+        chosen = dataclasses.replace(chosen, transition=functools.partial(chosen.transition, ramping=False))
+    return chosen
 
 
 def environment(game: Game, actions: Sequence[int]) -> Env:
@@ -39,7 +43,7 @@ def environment(game: Game, actions: Sequence[int]) -> Env:
         if tuple(actions) != tuple(range(len(actions))):
             played = sum((jnp.where(action == i, a, 0) for i, a in enumerate(actions)), jnp.asarray(0, jnp.int32))
         # the barrier keeps the rules from being computed again for every cell of the board
-        out = jax.lax.optimization_barrier(game.transition(state, played, game.draw(key)))
+        out = game.transition(state, played, game.draw(key))
         new, reward, terminated = out
         return Step(new, game.observe(new), reward, terminated, jnp.zeros_like(terminated))
 

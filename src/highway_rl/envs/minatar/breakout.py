@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Int, PRNGKeyArray
 
 from highway_rl.envs import keys
-from highway_rl.envs.minatar.common import CELLS, LEFT, RIGHT, SIZE, Game, paint, spot, steer
+from highway_rl.envs.minatar.common import COLUMNS, LEFT, RIGHT, ROWS, SIZE, Game, paint, spot, steer
 from highway_rl.types import record
 
 FIRST_BRICK_ROW, BRICK_ROWS = 1, 3
@@ -103,7 +103,7 @@ def transition(state: State, action: Array, draws: Draws) -> tuple[State, Array,
 
 def observe(state: State) -> Bool[Array, "10 10 4"]:
     """Paddle, ball, the ball's last cell, bricks."""
-    index = CELLS - FIRST_BRICK_ROW * SIZE
+    index = (ROWS - FIRST_BRICK_ROW) * SIZE + COLUMNS
     last = SIZE * BRICK_ROWS - 1
     brick = (state.bricks >> np.clip(index, 0, last)) & ((index >= 0) & (index <= last))
     return paint(

@@ -14,7 +14,10 @@ from jaxtyping import Array, Bool, Int, PRNGKeyArray
 SIZE = 10
 LEFT_EDGE, RIGHT_EDGE = 0, SIZE - 1
 FULL_ROW = (1 << SIZE) - 1
-CELLS = np.arange(SIZE * SIZE, dtype=np.int32)  # y * SIZE + x
+ROWS = np.arange(SIZE, dtype=np.int32)[:, None]
+COLUMNS = np.arange(SIZE, dtype=np.int32)[None, :]
+ROW = np.arange(SIZE, dtype=np.int32)
+LANES = np.asarray((ROW > 0) & (ROW < SIZE - 1))  # the rows that things may cross; arrays of ten skip the others
 NONE, LEFT, UP, RIGHT, DOWN, FIRE = range(6)
 ACTION_NAMES = ("none", "left", "up", "right", "down", "fire")
 
@@ -49,27 +52,22 @@ def bit(index: Int[Array, "*n"]) -> Int[Array, "*n"]:
     return jnp.where(on_board, 1 << jnp.clip(index, 0, SIZE - 1), 0)
 
 
-def spot(y: Int[Array, ""], x: Int[Array, ""]) -> Int[Array, "100"]:
+def spot(y: Int[Array, ""], x: Int[Array, ""]) -> Int[Array, "10 10"]:
     """The plane of one cell."""
-    return (CELLS == y * SIZE + x).astype(jnp.int32)
+    return ((ROWS == y) & (COLUMNS == x)).astype(jnp.int32)
 
 
-def spread(rows: Int[Array, "10"]) -> Int[Array, "100"]:
+def spread(rows: Int[Array, "10"]) -> Int[Array, "10 10"]:
     """The plane of ten row masks: bit x of row y is cell (y, x)."""
-    return ((rows[:, None] >> jnp.arange(SIZE)) & 1).reshape(SIZE * SIZE)
+    return (rows[:, None] >> COLUMNS) & 1
 
 
-def paint(*planes: Int[Array, "100"]) -> Bool[Array, "10 10 c"]:
-    """The board of channels given as flat planes of zeros and ones.
+def paint(*planes: Int[Array, "10 10"]) -> Bool[Array, "10 10 c"]:
+    """The board of channels given as planes of zeros and ones.
 
-    Four channels are packed in one word a cell and unpacked as bytes: a CPU writes single bytes several times slower.
+    The planes of a cell meet in one word of bits: that way each is computed once a cell, not once a channel.
     """
-    words = []
-    for first in range(0, len(planes), 4):
-        word = planes[first]
-        for shift, plane in enumerate(planes[first + 1 : first + 4], start=1):
-            word = word | (plane << 8 * shift)
-        words.append(word)
-    packed = jax.lax.optimization_barrier(jnp.stack(words, axis=-1) if len(words) > 1 else words[0][:, None])
-    cells = jax.lax.bitcast_convert_type(packed, jnp.uint8).reshape(SIZE, SIZE, 4 * len(words))
-    return cells[:, :, : len(planes)] != 0
+    word = planes[0]
+    for channel, plane in enumerate(planes[1:], start=1):
+        word = word | (plane << channel)
+    return (word[:, :, None] >> np.arange(len(planes), dtype=np.int32)) & 1 != 0
