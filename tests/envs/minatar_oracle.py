@@ -80,13 +80,15 @@ def draws_of(game: str, log: list) -> dict:
     }
 
 
-def play(game, policy, seed, *, sticky=0.1, ramping=True, steps=2000, last_action=0, make=Environment) -> Episode:
+def play(game, policy, seed, *, sticky=0.1, ramping=True, steps=2000, last_action=0, prepare=None) -> Episode:
     """One episode of the original, cut after so many steps."""
-    env = make(game, sticky_action_prob=sticky, difficulty_ramping=ramping)
+    env = Environment(game, sticky_action_prob=sticky, difficulty_ramping=ramping)
     recorder = Recorder(seed)
     env.random = env.env.random = recorder
     env.last_action = last_action
     env.reset()
+    if prepare:
+        prepare(env.env)
     episode = Episode([env.state()], [], [], [draws_of(game, recorder.take())], [], [], Counter(), last_action)
     notice = policies.Notice(game)
     for _ in range(steps):
@@ -116,12 +118,12 @@ def _scan(chosen, state, last, actions, stuck, draws):
     return jax.lax.scan(step, (state, last), (actions, stuck, draws))
 
 
-def replayer(game: str, **options) -> Callable[[list[Episode]], None]:
+def replayer(game: str, prepare=lambda state: state, **options) -> Callable[[list[Episode]], None]:
     """A check that every board, reward and end of the recorded episodes is also ours."""
     chosen = rules(game, **options)
     record = type(jax.eval_shape(chosen.draw, jax.random.key(0)))
     run = jax.jit(jax.vmap(lambda *args: _scan(chosen, *args)))
-    begin = jax.jit(jax.vmap(lambda _, draws: (lambda s: (s, chosen.observe(s)))(chosen.init(draws))))
+    begin = jax.jit(jax.vmap(lambda _, draws: (lambda s: (s, chosen.observe(s)))(prepare(chosen.init(draws)))))
 
     def stacked(dicts: Iterable[dict]) -> object:
         dicts = list(dicts)

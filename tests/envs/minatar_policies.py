@@ -226,4 +226,53 @@ def space_invaders(seed):
     return act
 
 
-SCRIPTED = {"breakout": breakout, "freeway": freeway, "asterix": asterix, "space_invaders": space_invaders}
+def seaquest(seed):
+    """Fetches divers between the enemies, comes up with six of them, and from the count of -1 again and again.
+
+    One seed in five forgets to breathe, and some roam the deep once the sea is as crowded as it gets.
+    """
+    source = np.random.RandomState(seed)
+    walkable = np.zeros((10, 10), bool)
+    walkable[:9] = True
+    forgetful = seed % 5 == 4
+
+    def act(env):
+        things = [(*e[:4], env.move_speed) for e in env.e_fish + env.e_subs]
+        things += [(*b, 0, 0) for b in env.e_bullets] + [(*e[:3], 0, 0) for e in env.e_subs if e[4] <= 4]
+        floor = walkable.copy()
+        floor[0] = env.diver_count != 0 or (env.surface and env.sub_y == 0)
+        safe = survivable(walk_dangers(things, 7), floor)
+        low_air = env.oxygen < 4 * env.sub_y + 20 and env.diver_count > 0
+        bobbing = env.diver_count < 0 and not (seed % 3 == 1 and env.e_spawn_speed == 1)
+        home = not forgetful and (env.diver_count == 6 or low_air or (bobbing and env.sub_y > 0))
+        divers = [(d[1], d[0]) for d in env.divers]
+        row_ahead = [e[0] - env.sub_x for e in env.e_fish + env.e_subs if e[1] == env.sub_y]
+        facing = any((dx > 0) == env.sub_or and dx != 0 for dx in row_ahead)
+        if facing and env.shot_timer == 0 and safe[env.sub_y, env.sub_x]:
+            return FIRE
+
+        def worth(y, x, action):
+            near = min((abs(dy - y) + abs(dx - x) for dy, dx in divers), default=abs(y - 4))
+            edge = 3 * (x in (0, 1, 8, 9)) if not divers else 1.5 * (x in (0, 9))
+            goal = 3 * y if home else 3 * abs(y - 1) if bobbing else near
+            return -goal - edge + 0.1 * source.rand()
+
+        return safest(safe, env.sub_y, env.sub_x, worth, 0, 8)
+
+    return act
+
+
+def roaming(seed):
+    """Seaquest: moves among the enemies, shooting half of the time."""
+    source = np.random.RandomState(seed)
+    plan = seaquest(3 * seed + 1)
+    return lambda env: FIRE if env.shot_timer == 0 and source.rand() < 0.5 else plan(env)
+
+
+SCRIPTED = {
+    "asterix": asterix,
+    "breakout": breakout,
+    "freeway": freeway,
+    "seaquest": seaquest,
+    "space_invaders": space_invaders,
+}

@@ -2,32 +2,54 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 
+import jax.numpy as jnp
 import pytest
 
 pytest.importorskip("minatar")
 
 from minatar_oracle import play, replayer
-from minatar_policies import SCRIPTED, random_policy
+from minatar_policies import SCRIPTED, random_policy, roaming
 
 MUST_SEE = {
     "asterix": ("gold", "top spawn rate", "top speed", "all rows taken"),
     "breakout": ("new rows", "passes a second brick"),
     "freeway": ("crossing", "hit by a car", "last step"),
+    "seaquest": (
+        "surfaced with six divers",
+        "surfaced with a negative count",
+        "top spawn rate",
+        "top speed",
+        "ten enemies",
+        "enemy bullet",
+        "two divers",
+        "out of oxygen",
+    ),
     "space_invaders": ("wave cleared", "fastest wave", "one alien left", "aliens at the bottom"),
 }
 RANDOM, COMPETENT, BATCH = 200, 50, 25
 STEPS = 2600
+REDUCED = {"seaquest": (5, 1000), "space_invaders": (2, STEPS)}
 
 
-def _check(game, policies, *, sticky=(0.1,), ramping=True, steps=STEPS):
-    check = replayer(game, ramping=ramping)
+def _check(game, policies, *, sticky=(0.1,), ramping=True, steps=STEPS, theirs=None, ours=lambda state: state):
+    check = replayer(game, ours, ramping=ramping)
     events = Counter()
     for first in range(0, len(policies), BATCH):
         batch = policies[first : first + BATCH]
         episodes = [
-            play(game, policy, 1000 + i, sticky=sticky[i % len(sticky)], ramping=ramping, steps=steps, last_action=i % 6)
+            play(
+                game,
+                policy,
+                1000 + i,
+                sticky=sticky[i % len(sticky)],
+                ramping=ramping,
+                steps=steps,
+                last_action=i % 6,
+                prepare=theirs,
+            )
             for i, policy in enumerate(batch, start=first)
         ]
         check(episodes)
@@ -44,10 +66,35 @@ def test_random_play_is_the_original(game):
 
 @pytest.mark.parametrize("game", MUST_SEE)
 def test_competent_play_is_the_original(game):
-    events = _check(game, [SCRIPTED[game](seed) for seed in range(3)], sticky=(0.0, 0.1))
-    print(game, dict(events))
+    count, steps = REDUCED.get(game, (3, STEPS))
+    events = _check(game, [SCRIPTED[game](seed) for seed in range(count)], sticky=(0.0, 0.1), steps=steps)
     for name in MUST_SEE[game]:
         assert events[name] > 0, f"the scripted policy never met: {name}"
+
+
+def _crowded(episodes):
+    """Seaquest from the start as crowded and fast as it gets, with three divers aboard."""
+
+    def theirs(env):
+        env.e_spawn_speed, env.e_spawn_timer, env.move_speed, env.diver_count = 1, 1, 2, 3
+
+    def ours(state):
+        number = jnp.asarray
+        return dataclasses.replace(
+            state, spawn_every=number(1), spawn_wait=number(1), move_wait=number(2), crew=number(3)
+        )
+
+    policies = [(random_policy if seed % 2 else roaming)(seed) for seed in range(episodes)]
+    return _check("seaquest", policies, sticky=(0.0, 0.1), steps=400, theirs=theirs, ours=ours)
+
+
+def test_a_crowded_sea_is_the_original():
+    assert _crowded(25)["reward"] > 20
+
+
+@pytest.mark.full
+def test_a_crowded_sea_is_the_original_in_full():
+    print(dict(_crowded(500)))
 
 
 @pytest.mark.full
@@ -60,6 +107,6 @@ def test_random_play_is_the_original_in_full(game):
 @pytest.mark.parametrize("game", MUST_SEE)
 def test_competent_play_is_the_original_in_full(game):
     events = _check(game, [SCRIPTED[game](seed) for seed in range(COMPETENT)], sticky=(0.0, 0.1))
-    print(game, dict(events))
+    print(game, dict(sorted(events.items())))
     for name in MUST_SEE[game]:
         assert events[name] > 0, f"the scripted policy never met: {name}"

@@ -11,12 +11,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, PRNGKeyArray, PyTree
 
-from highway_rl.envs.minatar import asterix, breakout, freeway, space_invaders
+from highway_rl.envs.minatar import asterix, breakout, freeway, seaquest, space_invaders
 from highway_rl.envs.minatar.common import ACTION_NAMES, SIZE, Game
 from highway_rl.envs.wrappers import sticky_actions
 from highway_rl.types import Env, Step
 
-_GAMES = {module.GAME.name: module.GAME for module in (asterix, breakout, freeway, space_invaders)}
+_GAMES = {module.GAME.name: module.GAME for module in (asterix, breakout, freeway, seaquest, space_invaders)}
 GAMES = tuple(sorted(_GAMES))
 RAMPING = ("asterix", "seaquest", "space_invaders")
 
@@ -28,6 +28,16 @@ def rules(game: str, *, ramping: bool = True, oxygen: str | None = None) -> Game
     chosen = _GAMES[game]
     if not ramping and game in RAMPING:
         chosen = dataclasses.replace(chosen, transition=functools.partial(chosen.transition, ramping=False))
+    if oxygen is not None and game != "seaquest":
+        raise ValueError(f"only seaquest has oxygen; {game} has none")
+    if oxygen not in (None, "1.0.11", "1.0.10"):
+        raise ValueError(f"the oxygen rule must be '1.0.11' or '1.0.10', got {oxygen!r}")
+    if oxygen == "1.0.10":
+        chosen = dataclasses.replace(
+            chosen,
+            transition=functools.partial(chosen.transition, spare_oxygen=1),
+            observe=functools.partial(chosen.observe, spare_oxygen=1),
+        )
     return chosen
 
 
