@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, PRNGKeyArray, PyTree
 
 from highway_rl.envs.minatar import asterix, breakout, freeway, seaquest, space_invaders
-from highway_rl.envs.minatar.common import ACTION_NAMES, SIZE, Game
+from highway_rl.envs.minatar.common import ACTION_NAMES, SIZE, Game, hold
 from highway_rl.envs.wrappers import sticky_actions
 from highway_rl.types import Env, Step
 
@@ -52,9 +52,8 @@ def environment(game: Game, actions: Sequence[int]) -> Env:
         played = jnp.asarray(action, jnp.int32)
         if tuple(actions) != tuple(range(len(actions))):
             played = sum((jnp.where(action == i, a, 0) for i, a in enumerate(actions)), jnp.asarray(0, jnp.int32))
-        # the barrier keeps the rules from being computed again for every cell of the board
-        out = game.transition(state, played, game.draw(key))
-        new, reward, terminated = out
+        new, reward, terminated = game.transition(state, played, game.draw(key))
+        new = hold(new)
         return Step(new, game.observe(new), reward, terminated, jnp.zeros_like(terminated))
 
     shape = jax.ShapeDtypeStruct((SIZE, SIZE, len(game.channels)), bool)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Int, PRNGKeyArray, PyTree
+
+T = TypeVar("T")
 
 SIZE = 10
 LEFT_EDGE, RIGHT_EDGE = 0, SIZE - 1
@@ -52,6 +54,35 @@ def bit(index: Int[Array, "*n"]) -> Int[Array, "*n"]:
     return jnp.where(on_board, 1 << jnp.clip(index, 0, SIZE - 1), 0)
 
 
+def bits(width: int) -> Any:
+    """A field of a record that `pack` stores in so many bits; one bit is a boolean."""
+    return dataclasses.field(metadata={"bits": width})
+
+
+def pack(thing: Any) -> Int[Array, "*n"]:
+    """A record of small numbers as one word, its first field lowest."""
+    word: Any = jnp.asarray(0, jnp.int32)
+    shift = 0
+    for field in dataclasses.fields(thing):
+        width = field.metadata["bits"]
+        value = jnp.asarray(getattr(thing, field.name), jnp.int32)
+        word = word | ((value & (1 << width) - 1) << shift)
+        shift += width
+    return word
+
+
+def unpack(cls: type[T], word: Int[Array, "*n"]) -> T:
+    """The record that `pack` made one word of."""
+    values = {}
+    shift = 0
+    for field in dataclasses.fields(cls):  # type: ignore[arg-type]
+        width = field.metadata["bits"]
+        value = (word >> shift) & (1 << width) - 1
+        values[field.name] = value != 0 if width == 1 else value
+        shift += width
+    return cls(**values)
+
+
 def spot(y: Int[Array, ""], x: Int[Array, ""]) -> Int[Array, "10 10"]:
     """The plane of one cell."""
     return ((ROWS == y) & (COLUMNS == x)).astype(jnp.int32)
@@ -71,3 +102,18 @@ def paint(*planes: Int[Array, "10 10"]) -> Bool[Array, "10 10 c"]:
     for channel, plane in enumerate(planes[1:], start=1):
         word = word | (plane << channel)
     return (word[:, :, None] >> np.arange(len(planes), dtype=np.int32)) & 1 != 0
+
+
+def hold(tree: PyTree) -> PyTree:
+    """The same integers and booleans, written to memory on a CPU before anything reads them.
+
+    A CPU compiles the rules into the loop over the cells that read their result, and so runs them once a cell. It does
+    not do that with a reduction; an idle one is enough. Other devices are left alone.
+    """
+
+    def written(leaf: Array) -> Array:
+        operation, idle = (jax.lax.bitwise_or, leaf.dtype.type(0))
+        pair = jnp.where(np.arange(2) == 0, leaf[..., None], idle)
+        return jax.lax.reduce(pair, idle, operation, (leaf.ndim,))
+
+    return jax.lax.platform_dependent(tree, cpu=lambda t: jax.tree.map(written, t), default=lambda t: t)

@@ -12,7 +12,7 @@ How the lists of the original become fixed arrays:
   all pairs (w, s) that occur, (2, 1) lets most be alive at once: 30, filled in turn, as a ring;
 - a diver crosses in 59 steps and one appears every 30: 2, the newer first;
 - a bullet of ours lives 9 steps and loading takes 5: 2, the newer first, never in one cell;
-- their bullets do nothing but fly and hit, so one mask a row and direction holds them all.
+- a bullet of theirs is gone 9 steps after the shot and loading takes 11: one to each enemy's place.
 So of all the loops in which entries meet one another, only who is hit by a bullet of ours is left: when the bullet
 moves, the oldest fish in its cell, else the oldest submarine; when the enemies move, the newest submarine that comes
 onto its cell, else the newest fish.
@@ -25,146 +25,50 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, Bool, Int
 
-from highway_rl.envs import keys
 from highway_rl.envs.minatar.common import (
     COLUMNS,
     DOWN,
     FIRE,
-    FULL_ROW,
     LEFT,
     NONE,
     RIGHT,
-    ROW,
     ROWS,
     SIZE,
     UP,
     Game,
     bit,
+    pack,
     paint,
     spot,
     spread,
     steer,
+    unpack,
 )
-from highway_rl.types import record
+from highway_rl.envs.minatar.seaquest_state import (
+    DIVER_STEPS,
+    DIVER_WAIT,
+    DIVERS,
+    ENEMIES,
+    ENEMY_SHOT_STEPS,
+    FASTEST_WAIT,
+    MAX_OXYGEN,
+    NO_BULLET,
+    SHOT_STEPS,
+    SHOTS,
+    Divers,
+    Draws,
+    Enemies,
+    Shots,
+    State,
+    draw,
+    init,
+)
 
-MAX_OXYGEN = 200
 CREW = 6
 LAST_ROW = SIZE - 2
-SPAWN_STEPS, DIVER_STEPS = 20, 30
-MOVE_WAIT, FASTEST_WAIT, DIVER_WAIT = 5, 2, 5
-SHOT_STEPS, ENEMY_SHOT_STEPS = 5, 10
-ENEMIES, DIVERS, SHOTS = 30, 2, 2
 INDEX = np.arange(ENEMIES, dtype=np.int32)
-
-
-@record
-class Enemies:
-    """Fish, and submarines that shoot. `wait` counts the steps to the next move, `load` those to the next shot."""
-
-    alive: Bool[Array, "30"]
-    shoots: Bool[Array, "30"]
-    right: Bool[Array, "30"]
-    x: Int[Array, "30"]
-    y: Int[Array, "30"]
-    wait: Int[Array, "30"]
-    load: Int[Array, "30"]
-
-
-@record
-class Divers:
-    """Where the divers are and when they move."""
-
-    alive: Bool[Array, "2"]
-    right: Bool[Array, "2"]
-    x: Int[Array, "2"]
-    y: Int[Array, "2"]
-    wait: Int[Array, "2"]
-
-
-@record
-class Shots:
-    """Our bullets."""
-
-    alive: Bool[Array, "2"]
-    right: Bool[Array, "2"]
-    x: Int[Array, "2"]
-    y: Int[Array, "2"]
-
-
-@record
-class State:
-    """The board, with masks of the enemies' bullets for each row and direction."""
-
-    x: Int[Array, ""]
-    y: Int[Array, ""]
-    right: Bool[Array, ""]
-    surfaced: Bool[Array, ""]
-    oxygen: Int[Array, ""]
-    crew: Int[Array, ""]
-    shot_wait: Int[Array, ""]
-    shots: Shots
-    enemies: Enemies
-    next_enemy: Int[Array, ""]
-    bullets_left: Int[Array, "10"]
-    bullets_right: Int[Array, "10"]
-    divers: Divers
-    spawn_every: Int[Array, ""]
-    spawn_wait: Int[Array, ""]
-    diver_spawn_wait: Int[Array, ""]
-    move_wait: Int[Array, ""]
-    ramp_level: Int[Array, ""]
-
-
-@record
-class Draws:
-    """The enemy and the diver that appear if their time has come: direction, row 1 to 8, kind of enemy."""
-
-    enemy_right: Bool[Array, ""]
-    enemy_shoots: Bool[Array, ""]
-    enemy_row: Int[Array, ""]
-    diver_right: Bool[Array, ""]
-    diver_row: Int[Array, ""]
-
-
-def draw(key: PRNGKeyArray) -> Draws:
-    """Every row and direction is as likely; one enemy in three is a submarine."""
-    enemy, kind, diver, _ = keys.words(key)
-    return Draws(
-        enemy_right=enemy >> 31 != 0,
-        enemy_shoots=keys.chance(kind, 1 / 3),
-        enemy_row=1 + ((enemy >> 28) & 7).astype(jnp.int32),
-        diver_right=diver >> 31 != 0,
-        diver_row=1 + ((diver >> 28) & 7).astype(jnp.int32),
-    )
-
-
-def init(draws: Draws) -> State:
-    """An empty sea, the submarine at the surface with full oxygen."""
-    del draws
-    number = lambda n: jnp.asarray(n, jnp.int32)  # noqa: E731
-    no, zero = (lambda n: jnp.zeros(n, bool)), (lambda n: jnp.zeros(n, jnp.int32))
-    return State(
-        x=number(5),
-        y=number(0),
-        right=jnp.asarray(False),
-        surfaced=jnp.asarray(True),
-        oxygen=number(MAX_OXYGEN),
-        crew=number(0),
-        shot_wait=number(0),
-        shots=Shots(no(SHOTS), no(SHOTS), zero(SHOTS), zero(SHOTS)),
-        enemies=Enemies(*(no(ENEMIES) for _ in range(3)), *(zero(ENEMIES) for _ in range(4))),
-        next_enemy=number(0),
-        bullets_left=zero(SIZE),
-        bullets_right=zero(SIZE),
-        divers=Divers(no(DIVERS), no(DIVERS), *(zero(DIVERS) for _ in range(3))),
-        spawn_every=number(SPAWN_STEPS),
-        spawn_wait=number(SPAWN_STEPS),
-        diver_spawn_wait=number(DIVER_STEPS),
-        move_wait=number(MOVE_WAIT),
-        ramp_level=number(0),
-    )
 
 
 def _start(right: Array) -> Array:
@@ -179,29 +83,29 @@ def _on_board(x: Array) -> Array:
     return (x >= 0) & (x < SIZE)
 
 
-def _put_first(put: Array, new: PyTree, old: PyTree) -> PyTree:
-    """Where `put`, the new entry before the first of two old ones; else the old ones."""
-    first = np.arange(2) == 0
-    return jax.tree.map(lambda n, o: jnp.where(put, jnp.where(first, n, o[:1]), o), new, old)
+def _put_first(put: Array, new: Array, old: Array) -> Array:
+    """Where `put`, the new word before the first of two old ones; else the old ones."""
+    return jnp.where(put, jnp.where(np.arange(2) == 0, new, old[:1]), old)
 
 
 def _spawn_enemy(state: State, draws: Draws) -> tuple[Enemies, Array]:
     """An enemy may appear, unless one in its row swims the other way."""
-    old = state.enemies
+    old = unpack(Enemies, state.enemies)
     against = old.alive & (old.y == draws.enemy_row) & (old.right != draws.enemy_right)
     appears = (state.spawn_wait == 0) & ~jnp.any(against)
     new = Enemies(
-        alive=jnp.asarray(True),
+        alive=True,
         shoots=draws.enemy_shoots,
         right=draws.enemy_right,
         x=_start(draws.enemy_right),
         y=draws.enemy_row,
         wait=state.move_wait,
-        load=jnp.asarray(ENEMY_SHOT_STEPS, jnp.int32),
+        load=ENEMY_SHOT_STEPS,
+        bullet=NO_BULLET,
     )
     here = appears & (INDEX == state.next_enemy)
-    enemies = jax.tree.map(lambda n, o: jnp.where(here, n, o), new, old)
     following = state.next_enemy + appears
+    enemies = unpack(Enemies, jnp.where(here, pack(new), state.enemies))
     return enemies, jnp.where(following == ENEMIES, 0, following)
 
 
@@ -223,9 +127,8 @@ def _shoot_down(shots: Shots, enemies: Enemies, able: Array, worth: Array) -> tu
 
 def _move_divers(state: State, draws: Draws, x: Array, y: Array) -> tuple[Divers, Array]:
     """A diver may appear; all swim; those that meet us come aboard while there is room, the newer first."""
-    start = _start(draws.diver_right)
-    new = Divers(jnp.asarray(True), draws.diver_right, start, draws.diver_row, jnp.asarray(DIVER_WAIT, jnp.int32))
-    divers = _put_first(state.diver_spawn_wait == 0, new, state.divers)
+    new = Divers(True, draws.diver_right, _start(draws.diver_right), draws.diver_row, DIVER_WAIT)
+    divers = unpack(Divers, _put_first(state.diver_spawn_wait == 0, pack(new), state.divers))
     moves = divers.wait == 0
     ahead = jnp.where(moves, _ahead(divers.x, divers.right), divers.x)
     meets = divers.alive & (divers.y == y) & ((divers.x == x) | (ahead == x))
@@ -245,13 +148,6 @@ def _either(masks: Int[Array, "... n"]) -> Int[Array, "..."]:
     return jax.lax.reduce(masks, np.int32(0), jax.lax.bitwise_or, (masks.ndim - 1,))
 
 
-def _fly(bullets: Array, firing: Array, player: Array, right: bool) -> tuple[Array, Array]:
-    """The enemies' bullets of one direction after new ones join and all fly on; and whether one met us."""
-    before = bullets | firing
-    after = (before << 1 if right else before >> 1) & FULL_ROW
-    return after, jnp.any((before | after) & player != 0)
-
-
 def transition(
     state: State, action: Array, draws: Draws, *, ramping: bool = True, spare_oxygen: int = 0
 ) -> tuple[State, Array, Array]:
@@ -264,7 +160,7 @@ def transition(
     y = steer(state.y, action, UP, DOWN, 0, LAST_ROW)
     right = jnp.where(action == LEFT, False, jnp.where(action == RIGHT, True, state.right))
     fires = (action == FIRE) & (state.shot_wait == 0)
-    shots = _put_first(fires, Shots(jnp.asarray(True), right, x, y), state.shots)
+    shots = unpack(Shots, _put_first(fires, pack(Shots(True, right, x, y)), state.shots))
     flown = _ahead(shots.x, shots.right)
     shots = dataclasses.replace(shots, alive=shots.alive & _on_board(flown), x=flown)
 
@@ -275,24 +171,23 @@ def transition(
     divers, crew = _move_divers(state, draws, x, y)
 
     moves = enemies.wait == 0
-    near = enemies.alive & (enemies.y == y)
     ahead = jnp.where(moves, _ahead(enemies.x, enemies.right), enemies.x)
-    lost = jnp.any(near & ((enemies.x == x) | (ahead == x)))
-    firing = jnp.where(enemies.alive & enemies.shoots & (enemies.load == 0), bit(ahead), 0)
-    firing = _either(jnp.where(enemies.y == ROWS, firing << jnp.where(enemies.right, SIZE, 0), 0))
+    fired = enemies.alive & enemies.shoots & (enemies.load == 0)
+    bullet = jnp.where(fired, ahead, enemies.bullet)
+    flown_bullet = jnp.where(_on_board(bullet), _ahead(bullet, enemies.right), NO_BULLET)
+    touched = enemies.alive & ((enemies.x == x) | (ahead == x)) | (bullet == x) | (flown_bullet == x)
+    lost = jnp.any((enemies.y == y) & touched)
     enemies = dataclasses.replace(
         enemies,
         alive=enemies.alive & _on_board(ahead),
         x=ahead,
         wait=jnp.where(moves, state.move_wait, enemies.wait - 1),
         load=jnp.where(enemies.load == 0, ENEMY_SHOT_STEPS, enemies.load - 1),
+        bullet=jnp.where(_on_board(flown_bullet), flown_bullet, NO_BULLET),
     )
-    arrived = enemies.alive & moves & ~(near & (ahead == x))
+    arrived = enemies.alive & moves & ~((enemies.y == y) & (ahead == x))
     newest_submarine_first = ENEMIES - age + jnp.where(enemies.shoots, ENEMIES, 0)
     shots, enemies, more = _shoot_down(shots, enemies, arrived, newest_submarine_first)
-    player = jnp.where(ROW == y, 1 << x, 0)
-    bullets_left, shot_left = _fly(state.bullets_left, firing & FULL_ROW, player, right=False)
-    bullets_right, shot_right = _fly(state.bullets_right, firing >> SIZE, player, right=True)
 
     new = State(
         x=x,
@@ -302,12 +197,10 @@ def transition(
         oxygen=state.oxygen,
         crew=crew,
         shot_wait=jnp.maximum(jnp.where(fires, SHOT_STEPS, state.shot_wait) - 1, 0),
-        shots=shots,
-        enemies=enemies,
+        shots=pack(shots),
+        enemies=pack(enemies),
         next_enemy=next_enemy,
-        bullets_left=bullets_left,
-        bullets_right=bullets_right,
-        divers=divers,
+        divers=pack(divers),
         spawn_every=state.spawn_every,
         spawn_wait=jnp.where(state.spawn_wait == 0, state.spawn_every, state.spawn_wait) - 1,
         diver_spawn_wait=jnp.where(state.diver_spawn_wait == 0, DIVER_STEPS, state.diver_spawn_wait) - 1,
@@ -315,7 +208,7 @@ def transition(
         ramp_level=state.ramp_level,
     )
     new, paid, drowned = _breathe(new, ramping, spare_oxygen)
-    return new, kills + more + paid, lost | shot_left | shot_right | drowned
+    return new, kills + more + paid, lost | drowned
 
 
 def _breathe(state: State, ramping: bool, spare_oxygen: int) -> tuple[State, Array, Array]:
@@ -341,11 +234,12 @@ def _breathe(state: State, ramping: bool, spare_oxygen: int) -> tuple[State, Arr
 
 def observe(state: State, *, spare_oxygen: int = 0) -> Bool[Array, "10 10 10"]:
     """Submarine's front and back, our bullets, cells behind the swimmers, bullets, fish, submarines, bars, divers."""
-    enemies, divers, shots = state.enemies, state.divers, state.shots
+    enemies, divers, shots = unpack(Enemies, state.enemies), unpack(Divers, state.divers), unpack(Shots, state.shots)
     shift = jnp.where(enemies.shoots, SIZE, 0)
     behind = bit(_ahead(enemies.x, ~enemies.right)) << 2 * SIZE
     here = jnp.where(enemies.alive, (bit(enemies.x) << shift) | behind, 0)
     crowd = _either(jnp.where(enemies.y == ROWS, here, 0))
+    bullets = _either(jnp.where(enemies.y == ROWS, bit(enemies.bullet), 0))
 
     def spots(things: Shots | Divers, x: Array) -> Array:
         return sum(spot(jnp.where(things.alive[k], things.y[k], SIZE), x[k]) for k in range(2))
@@ -359,7 +253,7 @@ def observe(state: State, *, spare_oxygen: int = 0) -> Bool[Array, "10 10 10"]:
         spot(state.y, _ahead(state.x, ~state.right)),
         spots(shots, shots.x),
         spread(crowd >> 2 * SIZE) | (trails != 0),
-        spread(state.bullets_left | state.bullets_right),
+        spread(bullets),
         spread(crowd),
         spread(crowd >> SIZE),
         (bottom & (COLUMNS < bar)).astype(jnp.int32),
