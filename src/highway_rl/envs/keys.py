@@ -60,7 +60,7 @@ def words(key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Words:
     return _hash(*jnp.broadcast_arrays(a, b, jnp.uint32(0), counter))
 
 
-def _join(parts: Sequence[Array]) -> Array:
+def join(parts: Sequence[Array]) -> Array:
     """A stack by selection: unlike a concatenation it does not stop the compiler from fusing what follows."""
     index = np.arange(len(parts), dtype=np.uint32)
     joined = jnp.broadcast_to(parts[0], index.shape)
@@ -73,7 +73,7 @@ def derive(key: PRNGKeyArray, index: int) -> PRNGKeyArray:
     """A key of its own for each index: `jax.random.fold_in` at the price of one hash."""
     data = _data(key)
     mixed = _hash(*_pair(data), jnp.uint32(_STREAM), jnp.uint32(index))
-    new = _join(mixed[: data.shape[-1]])
+    new = join(mixed[: data.shape[-1]])
     return jax.random.wrap_key_data(new, impl=jax.random.key_impl(key)) if _is_typed(key) else new
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import jax
@@ -91,6 +91,20 @@ def spot(y: Int[Array, ""], x: Int[Array, ""]) -> Int[Array, "10 10"]:
 def spread(rows: Int[Array, "10"]) -> Int[Array, "10 10"]:
     """The plane of ten row masks: bit x of row y is cell (y, x)."""
     return (rows[:, None] >> COLUMNS) & 1
+
+
+def row_masks(things: Sequence[tuple[Any, Array, Array]]) -> Int[Array, "10"]:
+    """Ten row masks of single cells, each given as (shown, y, x)."""
+    masks: Any = 0
+    for shown, y, x in things:
+        masks = masks | jnp.where((ROW == y) & shown, bit(x), 0)
+    return masks
+
+
+def paint_rows(*channels: Int[Array, "10"]) -> Bool[Array, "10 10 c"]:
+    """The board of channels given as row masks: bit x of row y is cell (y, x)."""
+    rows = hold(jnp.stack(channels))
+    return jnp.moveaxis((rows[:, :, None] >> ROW) & 1 != 0, 0, -1)
 
 
 def paint(*planes: Int[Array, "10 10"]) -> Bool[Array, "10 10 c"]:

@@ -22,53 +22,61 @@ from __future__ import annotations
 
 import dataclasses
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int
 
+from highway_rl.envs.minatar.bitplanes import (
+    ALL,
+    PLACES,
+    Planes,
+    add_one,
+    choose,
+    constant,
+    equal,
+    everywhere,
+    newest,
+    oldest,
+    on_board,
+    take_one,
+)
 from highway_rl.envs.minatar.common import (
-    COLUMNS,
     DOWN,
     FIRE,
     LEFT,
     NONE,
     RIGHT,
-    ROWS,
+    ROW,
     SIZE,
     UP,
     Game,
-    bit,
     pack,
-    paint,
-    spot,
-    spread,
+    paint_rows,
+    row_masks,
     steer,
     unpack,
 )
 from highway_rl.envs.minatar.seaquest_state import (
     DIVER_STEPS,
     DIVER_WAIT,
-    DIVERS,
-    ENEMIES,
     ENEMY_SHOT_STEPS,
     FASTEST_WAIT,
     MAX_OXYGEN,
     NO_BULLET,
     SHOT_STEPS,
-    SHOTS,
-    Divers,
+    Diver,
     Draws,
     Enemies,
-    Shots,
+    Shot,
     State,
     draw,
     init,
+    stack,
+    unstack,
 )
 
 CREW = 6
 LAST_ROW = SIZE - 2
-INDEX = np.arange(ENEMIES, dtype=np.int32)
 
 
 def _start(right: Array) -> Array:
@@ -79,73 +87,65 @@ def _ahead(x: Array, right: Array) -> Array:
     return x + jnp.where(right, 1, -1)
 
 
-def _on_board(x: Array) -> Array:
+def _inside(x: Array) -> Array:
     return (x >= 0) & (x < SIZE)
 
 
-def _put_first(put: Array, new: Array, old: Array) -> Array:
-    """Where `put`, the new word before the first of two old ones; else the old ones."""
-    return jnp.where(put, jnp.where(np.arange(2) == 0, new, old[:1]), old)
+def _swim(x: Planes, right: Array, entries: Array) -> list[Array]:
+    """These entries one cell ahead; columns 10 and 15 are off the board."""
+    return take_one(add_one(x, entries & right), entries & ~right)
 
 
 def _spawn_enemy(state: State, draws: Draws) -> tuple[Enemies, Array]:
     """An enemy may appear, unless one in its row swims the other way."""
-    old = unpack(Enemies, state.enemies)
-    against = old.alive & (old.y == draws.enemy_row) & (old.right != draws.enemy_right)
-    appears = (state.spawn_wait == 0) & ~jnp.any(against)
+    old = unstack(state.enemies)
+    against = old.alive & equal(old.y, draws.enemy_row) & (old.right ^ everywhere(draws.enemy_right))
+    appears = (state.spawn_wait == 0) & (against == 0)
+    here = jnp.where(appears, 1 << state.next_enemy, 0)
+    put = lambda value, planes: choose(here, constant(value, len(planes)), planes)  # noqa: E731
     new = Enemies(
-        alive=True,
-        shoots=draws.enemy_shoots,
-        right=draws.enemy_right,
-        x=_start(draws.enemy_right),
-        y=draws.enemy_row,
-        wait=state.move_wait,
-        load=ENEMY_SHOT_STEPS,
-        bullet=NO_BULLET,
+        alive=old.alive | here,
+        shoots=put(draws.enemy_shoots, [old.shoots])[0],
+        right=put(draws.enemy_right, [old.right])[0],
+        x=put(_start(draws.enemy_right), old.x),
+        y=put(draws.enemy_row, old.y),
+        wait=put(state.move_wait, old.wait),
+        load=put(ENEMY_SHOT_STEPS, old.load),
+        bullet=put(NO_BULLET, old.bullet),
     )
-    here = appears & (INDEX == state.next_enemy)
     following = state.next_enemy + appears
-    enemies = unpack(Enemies, jnp.where(here, pack(new), state.enemies))
-    return enemies, jnp.where(following == ENEMIES, 0, following)
+    return new, jnp.where(following == PLACES, 0, following)
 
 
-def _hit(shots: Shots, k: int, enemies: Enemies, able: Array, worth: Array) -> Array:
-    """The one enemy that our k-th bullet meets: of those able and in its cell the one worth most."""
-    worth = jnp.where(able & shots.alive[k] & (enemies.x == shots.x[k]) & (enemies.y == shots.y[k]), worth, 0)
-    best = jnp.max(worth)
-    return (worth == best) & (best > 0)
+def _met(shot: Shot, x: Planes, y: Planes, able: Array, first: Array) -> Array:
+    """The enemies able and in the bullet's cell: those of the kind that comes first, or else all."""
+    cell = able & equal(x, shot.x) & equal(y, shot.y) & everywhere(shot.alive)
+    return jnp.where(cell & first != 0, cell & first, cell)
 
 
-def _shoot_down(shots: Shots, enemies: Enemies, able: Array, worth: Array) -> tuple[Shots, Enemies, Array]:
-    """Removes each pair of a bullet of ours and the enemy it meets; with the number of pairs."""
-    hit = [_hit(shots, k, enemies, able, worth) for k in range(SHOTS)]
-    spent = [jnp.any(h) for h in hit]
-    shots = dataclasses.replace(shots, alive=shots.alive & ~jnp.where(np.arange(SHOTS) == 0, *spent))
-    enemies = dataclasses.replace(enemies, alive=enemies.alive & ~(hit[0] | hit[1]))
-    return shots, enemies, sum(s.astype(jnp.float32) for s in spent)
+def _swim_diver(diver: Diver, crew: Array, x: Array, y: Array) -> tuple[Diver, Array]:
+    """A diver swims on, unless it meets us, before or after, and there is room."""
+    moves = diver.wait == 0
+    ahead = jnp.where(moves, _ahead(diver.x, diver.right), diver.x)
+    boards = diver.alive & (diver.y == y) & ((diver.x == x) | (ahead == x)) & (crew < CREW)
+    wait = jnp.where(moves, DIVER_WAIT, diver.wait - 1)
+    return Diver(diver.alive & ~boards & _inside(ahead), diver.right, ahead, diver.y, wait), crew + boards
 
 
-def _move_divers(state: State, draws: Draws, x: Array, y: Array) -> tuple[Divers, Array]:
-    """A diver may appear; all swim; those that meet us come aboard while there is room, the newer first."""
-    new = Divers(True, draws.diver_right, _start(draws.diver_right), draws.diver_row, DIVER_WAIT)
-    divers = unpack(Divers, _put_first(state.diver_spawn_wait == 0, pack(new), state.divers))
-    moves = divers.wait == 0
-    ahead = jnp.where(moves, _ahead(divers.x, divers.right), divers.x)
-    meets = divers.alive & (divers.y == y) & ((divers.x == x) | (ahead == x))
-    first = (meets[0] & (state.crew < CREW)).astype(jnp.int32)
-    boards = meets & (state.crew + np.arange(DIVERS) * first < CREW)
-    divers = dataclasses.replace(
-        divers,
-        alive=divers.alive & ~boards & _on_board(ahead),
-        x=ahead,
-        wait=jnp.where(moves, DIVER_WAIT, divers.wait - 1),
-    )
-    return divers, state.crew + jnp.sum(boards.astype(jnp.int32))
+def _divers(state: State, draws: Draws, x: Array, y: Array) -> tuple[Diver, Diver, Array]:
+    """A diver may appear; both swim, and the newer boards first."""
+    appears = state.diver_spawn_wait == 0
+    fresh = Diver(True, draws.diver_right, _start(draws.diver_right), draws.diver_row, DIVER_WAIT)
+    diver = unpack(Diver, jnp.where(appears, pack(fresh), state.diver))
+    old_diver = unpack(Diver, jnp.where(appears, state.diver, state.old_diver))
+    diver, crew = _swim_diver(diver, state.crew, x, y)
+    old_diver, crew = _swim_diver(old_diver, crew, x, y)
+    return diver, old_diver, crew
 
 
-def _either(masks: Int[Array, "... n"]) -> Int[Array, "..."]:
-    """The union of masks over the last axis."""
-    return jax.lax.reduce(masks, np.int32(0), jax.lax.bitwise_or, (masks.ndim - 1,))
+def _fly(shot: Shot) -> Shot:
+    x = _ahead(shot.x, shot.right)
+    return dataclasses.replace(shot, x=x, alive=shot.alive & _inside(x))
 
 
 def transition(
@@ -155,39 +155,43 @@ def transition(
 
     The oxygen may run out to `spare_oxygen` = 0 in versions from 1.0.11 on, and to -1 before.
     """
-    enemies, next_enemy = _spawn_enemy(state, draws)
+    sea, following = _spawn_enemy(state, draws)
     x = steer(state.x, action, LEFT, RIGHT, 0, SIZE - 1)
     y = steer(state.y, action, UP, DOWN, 0, LAST_ROW)
     right = jnp.where(action == LEFT, False, jnp.where(action == RIGHT, True, state.right))
     fires = (action == FIRE) & (state.shot_wait == 0)
-    shots = unpack(Shots, _put_first(fires, pack(Shots(True, right, x, y)), state.shots))
-    flown = _ahead(shots.x, shots.right)
-    shots = dataclasses.replace(shots, alive=shots.alive & _on_board(flown), x=flown)
+    shots = [
+        _fly(unpack(Shot, jnp.where(fires, pack(Shot(True, right, x, y)), state.shot))),
+        _fly(unpack(Shot, jnp.where(fires, state.shot, state.old_shot))),
+    ]
 
-    age = next_enemy - 1 - INDEX
-    age = jnp.where(age < 0, age + ENEMIES, age)
-    oldest_fish_first = 1 + age + jnp.where(enemies.shoots, 0, ENEMIES)
-    shots, enemies, kills = _shoot_down(shots, enemies, enemies.alive, oldest_fish_first)
-    divers, crew = _move_divers(state, draws, x, y)
+    hits = [oldest(_met(shot, sea.x, sea.y, sea.alive, ~sea.shoots), following) for shot in shots]
+    alive = sea.alive & ~(hits[0] | hits[1])
+    shots = [dataclasses.replace(s, alive=s.alive & (hit == 0)) for s, hit in zip(shots, hits, strict=True)]
+    kills = hits
+    diver, old_diver, crew = _divers(state, draws, x, y)
 
-    moves = enemies.wait == 0
-    ahead = jnp.where(moves, _ahead(enemies.x, enemies.right), enemies.x)
-    fired = enemies.alive & enemies.shoots & (enemies.load == 0)
-    bullet = jnp.where(fired, ahead, enemies.bullet)
-    flown_bullet = jnp.where(_on_board(bullet), _ahead(bullet, enemies.right), NO_BULLET)
-    touched = enemies.alive & ((enemies.x == x) | (ahead == x)) | (bullet == x) | (flown_bullet == x)
-    lost = jnp.any((enemies.y == y) & touched)
-    enemies = dataclasses.replace(
-        enemies,
-        alive=enemies.alive & _on_board(ahead),
+    moves = equal(sea.wait, 0)
+    ahead = _swim(sea.x, sea.right, moves)
+    unloaded = equal(sea.load, 0)
+    bullet = choose(alive & sea.shoots & unloaded, ahead, sea.bullet)
+    flown = choose(on_board(bullet), _swim(bullet, sea.right, ALL), constant(NO_BULLET, 4))
+    touched = alive & (equal(sea.x, x) | equal(ahead, x)) | equal(bullet, x) | equal(flown, x)
+    lost = equal(sea.y, y) & touched != 0
+
+    alive &= on_board(ahead)
+    arrived = alive & moves & ~(equal(sea.y, y) & equal(ahead, x))
+    hits = [newest(_met(shot, ahead, sea.y, arrived, sea.shoots), following) for shot in shots]
+    shots = [dataclasses.replace(s, alive=s.alive & (hit == 0)) for s, hit in zip(shots, hits, strict=True)]
+    kills = kills + hits
+    sea = dataclasses.replace(
+        sea,
+        alive=alive & ~(hits[0] | hits[1]),
         x=ahead,
-        wait=jnp.where(moves, state.move_wait, enemies.wait - 1),
-        load=jnp.where(enemies.load == 0, ENEMY_SHOT_STEPS, enemies.load - 1),
-        bullet=jnp.where(_on_board(flown_bullet), flown_bullet, NO_BULLET),
+        wait=choose(moves, constant(state.move_wait, 3), take_one(sea.wait, ALL)),
+        load=choose(unloaded, constant(ENEMY_SHOT_STEPS, 4), take_one(sea.load, ALL)),
+        bullet=choose(on_board(flown), flown, constant(NO_BULLET, 4)),
     )
-    arrived = enemies.alive & moves & ~((enemies.y == y) & (ahead == x))
-    newest_submarine_first = ENEMIES - age + jnp.where(enemies.shoots, ENEMIES, 0)
-    shots, enemies, more = _shoot_down(shots, enemies, arrived, newest_submarine_first)
 
     new = State(
         x=x,
@@ -197,10 +201,12 @@ def transition(
         oxygen=state.oxygen,
         crew=crew,
         shot_wait=jnp.maximum(jnp.where(fires, SHOT_STEPS, state.shot_wait) - 1, 0),
-        shots=pack(shots),
-        enemies=pack(enemies),
-        next_enemy=next_enemy,
-        divers=pack(divers),
+        shot=pack(shots[0]),
+        old_shot=pack(shots[1]),
+        enemies=stack(sea),
+        next_enemy=following,
+        diver=pack(diver),
+        old_diver=pack(old_diver),
         spawn_every=state.spawn_every,
         spawn_wait=jnp.where(state.spawn_wait == 0, state.spawn_every, state.spawn_wait) - 1,
         diver_spawn_wait=jnp.where(state.diver_spawn_wait == 0, DIVER_STEPS, state.diver_spawn_wait) - 1,
@@ -208,7 +214,7 @@ def transition(
         ramp_level=state.ramp_level,
     )
     new, paid, drowned = _breathe(new, ramping, spare_oxygen)
-    return new, kills + more + paid, lost | drowned
+    return new, paid + sum((hit != 0).astype(jnp.float32) for hit in kills), lost | drowned
 
 
 def _breathe(state: State, ramping: bool, spare_oxygen: int) -> tuple[State, Array, Array]:
@@ -232,33 +238,36 @@ def _breathe(state: State, ramping: bool, spare_oxygen: int) -> tuple[State, Arr
     return new, paid, refused | (state.oxygen <= -spare_oxygen)
 
 
+def _rows(entries: Array, x: Planes, rows: Array) -> Int[Array, "10"]:
+    """Row masks of the cells where these entries are; `rows` holds the entries of each row."""
+    return sum(jnp.where(entries & equal(x, column) & rows != 0, 1 << column, 0) for column in range(SIZE))
+
+
 def observe(state: State, *, spare_oxygen: int = 0) -> Bool[Array, "10 10 10"]:
     """Submarine's front and back, our bullets, cells behind the swimmers, bullets, fish, submarines, bars, divers."""
-    enemies, divers, shots = unpack(Enemies, state.enemies), unpack(Divers, state.divers), unpack(Shots, state.shots)
-    shift = jnp.where(enemies.shoots, SIZE, 0)
-    behind = bit(_ahead(enemies.x, ~enemies.right)) << 2 * SIZE
-    here = jnp.where(enemies.alive, (bit(enemies.x) << shift) | behind, 0)
-    crowd = _either(jnp.where(enemies.y == ROWS, here, 0))
-    bullets = _either(jnp.where(enemies.y == ROWS, bit(enemies.bullet), 0))
-
-    def spots(things: Shots | Divers, x: Array) -> Array:
-        return sum(spot(jnp.where(things.alive[k], things.y[k], SIZE), x[k]) for k in range(2))
+    sea = unstack(state.enemies)
+    rows = equal(sea.y, np.arange(SIZE, dtype=np.int32))
+    behind = _swim(sea.x, ~sea.right, ALL)
+    shots = [unpack(Shot, word) for word in (state.shot, state.old_shot)]
+    divers = [unpack(Diver, word) for word in (state.diver, state.old_diver)]
+    spots = lambda things: row_masks([(t.alive, t.y, t.x) for t in things])  # noqa: E731
+    trails = row_masks([(d.alive, d.y, _ahead(d.x, ~d.right)) for d in divers])
 
     bar = state.oxygen * 10 // MAX_OXYGEN
     bar = jnp.where(bar < 0, SIZE - 1, bar) if spare_oxygen else jnp.maximum(bar, 0)
-    bottom = ROWS == SIZE - 1
-    trails = spots(divers, _ahead(divers.x, ~divers.right))
-    return paint(
-        spot(state.y, state.x),
-        spot(state.y, _ahead(state.x, ~state.right)),
-        spots(shots, shots.x),
-        spread(crowd >> 2 * SIZE) | (trails != 0),
-        spread(bullets),
-        spread(crowd),
-        spread(crowd >> SIZE),
-        (bottom & (COLUMNS < bar)).astype(jnp.int32),
-        (bottom & (COLUMNS >= SIZE - 1 - state.crew) & (COLUMNS < SIZE - 1)).astype(jnp.int32),
-        (spots(divers, divers.x) != 0).astype(jnp.int32),
+    bottom = ROW == SIZE - 1
+    crew = jnp.clip(state.crew, 0, CREW)
+    return paint_rows(
+        row_masks([(True, state.y, state.x)]),
+        row_masks([(True, state.y, _ahead(state.x, ~state.right))]),
+        spots(shots),
+        trails | _rows(sea.alive, behind, rows),
+        _rows(ALL, sea.bullet, rows),
+        _rows(sea.alive & ~sea.shoots, sea.x, rows),
+        _rows(sea.alive & sea.shoots, sea.x, rows),
+        jnp.where(bottom, (1 << bar) - 1, 0),
+        jnp.where(bottom, ((1 << crew) - 1) << (SIZE - 1 - crew), 0),
+        spots(divers),
     )
 
 

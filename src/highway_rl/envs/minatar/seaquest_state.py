@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Int, PRNGKeyArray
 
 from highway_rl.envs import keys
+from highway_rl.envs.minatar.bitplanes import ALL, Entries, Planes
 from highway_rl.envs.minatar.common import bits
 from highway_rl.types import record
 
@@ -13,47 +15,67 @@ MAX_OXYGEN = 200
 SPAWN_STEPS, DIVER_STEPS = 20, 30
 MOVE_WAIT, FASTEST_WAIT, DIVER_WAIT = 5, 2, 5
 SHOT_STEPS, ENEMY_SHOT_STEPS = 5, 10
-ENEMIES, DIVERS, SHOTS = 30, 2, 2
-NO_BULLET, BULLET_SHIFT = 15, 19
+NO_BULLET = 15
 
 
 @record
 class Enemies:
-    """Fish, and submarines that shoot; packed in 23 bits.
+    """Thirty places for fish, and for submarines that shoot, as bit planes.
 
     `wait` counts the steps to the next move and `load` those to the next shot. `bullet` is the column of the enemy's
     bullet, which outlives it in its row and direction: it is gone before the next shot and before the place is reused.
     """
 
-    alive: Bool[Array, "30"] = bits(1)
-    shoots: Bool[Array, "30"] = bits(1)
-    right: Bool[Array, "30"] = bits(1)
-    x: Int[Array, "30"] = bits(4)
-    y: Int[Array, "30"] = bits(4)
-    wait: Int[Array, "30"] = bits(4)
-    load: Int[Array, "30"] = bits(4)
-    bullet: Int[Array, "30"] = bits(4)
+    alive: Entries
+    shoots: Entries
+    right: Entries
+    x: Planes
+    y: Planes
+    wait: Planes
+    load: Planes
+    bullet: Planes
+
+
+WIDTHS = {"alive": 1, "shoots": 1, "right": 1, "x": 4, "y": 4, "wait": 3, "load": 4, "bullet": 4}
+
+
+def stack(enemies: Enemies) -> Int[Array, "22"]:
+    """All planes in one array."""
+    planes: list[Entries] = []
+    for name, width in WIDTHS.items():
+        value = getattr(enemies, name)
+        planes += [value] if width == 1 else value
+    return keys.join(planes)
+
+
+def unstack(planes: Int[Array, "22"]) -> Enemies:
+    """The record that `stack` made one array of."""
+    values, first = {}, 0
+    for name, width in WIDTHS.items():
+        values[name] = planes[first] if width == 1 else [planes[first + b] for b in range(width)]
+        first += width
+    return Enemies(**values)
 
 
 @record
-class Divers:
-    """Where the divers are and when they move; packed in 14 bits."""
+class Diver:
+    """A diver and when it moves; packed in 14 bits."""
 
-    alive: Bool[Array, "2"] = bits(1)
-    right: Bool[Array, "2"] = bits(1)
-    x: Int[Array, "2"] = bits(4)
-    y: Int[Array, "2"] = bits(4)
-    wait: Int[Array, "2"] = bits(4)
+    alive: Bool[Array, ""] = bits(1)
+    right: Bool[Array, ""] = bits(1)
+    x: Int[Array, ""] = bits(4)
+    y: Int[Array, ""] = bits(4)
+    wait: Int[Array, ""] = bits(4)
 
 
 @record
-class Shots:
-    """Our bullets; packed in 10 bits."""
+class Shot:
+    """A bullet of ours; packed in 10 bits."""
 
-    alive: Bool[Array, "2"] = bits(1)
-    right: Bool[Array, "2"] = bits(1)
-    x: Int[Array, "2"] = bits(4)
-    y: Int[Array, "2"] = bits(4)
+    alive: Bool[Array, ""] = bits(1)
+    right: Bool[Array, ""] = bits(1)
+    x: Int[Array, ""] = bits(4)
+    y: Int[Array, ""] = bits(4)
 
 
 @record
@@ -67,10 +89,12 @@ class State:
     oxygen: Int[Array, ""]
     crew: Int[Array, ""]
     shot_wait: Int[Array, ""]
-    shots: Int[Array, "2"]
-    enemies: Int[Array, "30"]
+    shot: Int[Array, ""]
+    old_shot: Int[Array, ""]
+    enemies: Int[Array, "22"]
     next_enemy: Int[Array, ""]
-    divers: Int[Array, "2"]
+    diver: Int[Array, ""]
+    old_diver: Int[Array, ""]
     spawn_every: Int[Array, ""]
     spawn_wait: Int[Array, ""]
     diver_spawn_wait: Int[Array, ""]
@@ -105,7 +129,6 @@ def init(draws: Draws) -> State:
     """An empty sea, the submarine at the surface with full oxygen."""
     del draws
     number = lambda n: jnp.asarray(n, jnp.int32)  # noqa: E731
-    nothing = lambda n: jnp.zeros(n, jnp.int32)  # noqa: E731
     return State(
         x=number(5),
         y=number(0),
@@ -114,10 +137,12 @@ def init(draws: Draws) -> State:
         oxygen=number(MAX_OXYGEN),
         crew=number(0),
         shot_wait=number(0),
-        shots=nothing(SHOTS),
-        enemies=jnp.full(ENEMIES, NO_BULLET << BULLET_SHIFT, jnp.int32),
+        shot=number(0),
+        old_shot=number(0),
+        enemies=jnp.where(np.arange(sum(WIDTHS.values())) >= sum(WIDTHS.values()) - WIDTHS["bullet"], ALL, 0),
         next_enemy=number(0),
-        divers=nothing(DIVERS),
+        diver=number(0),
+        old_diver=number(0),
         spawn_every=number(SPAWN_STEPS),
         spawn_wait=number(SPAWN_STEPS),
         diver_spawn_wait=number(DIVER_STEPS),
