@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, PRNGKeyArray, PyTree
 
 from highway_rl.envs.minatar import asterix, breakout, freeway, seaquest, space_invaders
@@ -44,16 +45,21 @@ def rules(game: str, *, ramping: bool = True, oxygen: str | None = None) -> Game
 def environment(game: Game, actions: Sequence[int]) -> Env:
     """A game as an environment whose action i is the game's actions[i]."""
 
+    @functools.cache
+    def first_board() -> np.ndarray:
+        with jax.ensure_compile_time_eval():
+            return np.asarray(jax.jit(lambda key: game.observe(game.init(game.draw(key))))(jax.random.key(0)))
+
     def reset(key: PRNGKeyArray) -> tuple[PyTree, Bool[Array, "10 10 c"]]:
         state = game.init(game.draw(key))
-        return state, game.observe(state)
+        return state, jnp.asarray(first_board()) if game.fixed_start else game.observe(state)
 
     def step(state: PyTree, action: Array, key: PRNGKeyArray) -> Step:
         played = jnp.asarray(action, jnp.int32)
         if tuple(actions) != tuple(range(len(actions))):
             played = sum((jnp.where(action == i, a, 0) for i, a in enumerate(actions)), jnp.asarray(0, jnp.int32))
-        new, reward, terminated = game.transition(state, played, game.draw(key))
-        new = hold(new)
+        played, draws = hold((played, game.draw(key)))
+        new, reward, terminated = hold(game.transition(state, played, draws))
         return Step(new, game.observe(new), reward, terminated, jnp.zeros_like(terminated))
 
     shape = jax.ShapeDtypeStruct((SIZE, SIZE, len(game.channels)), bool)

@@ -123,4 +123,5 @@ GAME = Game(
     init=init,
     transition=transition,
     observe=observe,
+    fixed_start=False,
 )

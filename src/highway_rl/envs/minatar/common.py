@@ -40,6 +40,7 @@ class Game:
     init: Callable[[Any], Any]
     transition: Callable[[Any, Array, Any], tuple[Any, Array, Array]]
     observe: Callable[[Any], Bool[Array, "10 10 c"]]
+    fixed_start: bool = True
 
 
 def steer(position: Int[Array, ""], action: Int[Array, ""], back: int, forth: int, low: int, high: int) -> Array:
@@ -103,7 +104,7 @@ def row_masks(things: Sequence[tuple[Any, Array, Array]]) -> Int[Array, "10"]:
 
 def paint_rows(*channels: Int[Array, "10"]) -> Bool[Array, "10 10 c"]:
     """The board of channels given as row masks: bit x of row y is cell (y, x)."""
-    rows = hold(jnp.stack(channels))
+    rows = jnp.stack(channels)
     return jnp.moveaxis((rows[:, :, None] >> ROW) & 1 != 0, 0, -1)
 
 
@@ -119,15 +120,15 @@ def paint(*planes: Int[Array, "10 10"]) -> Bool[Array, "10 10 c"]:
 
 
 def hold(tree: PyTree) -> PyTree:
-    """The same integers and booleans, written to memory on a CPU before anything reads them.
+    """The same numbers, written to memory on a CPU before anything reads them.
 
     A CPU compiles the rules into the loop over the cells that read their result, and so runs them once a cell. It does
     not do that with a reduction; an idle one is enough. Other devices are left alone.
     """
 
     def written(leaf: Array) -> Array:
-        operation, idle = (jax.lax.bitwise_or, leaf.dtype.type(0))
+        idle = leaf.dtype.type(0)
         pair = jnp.where(np.arange(2) == 0, leaf[..., None], idle)
-        return jax.lax.reduce(pair, idle, operation, (leaf.ndim,))
+        return jax.lax.reduce(pair, idle, jax.lax.bitwise_or if leaf.dtype == bool else jax.lax.add, (leaf.ndim,))
 
     return jax.lax.platform_dependent(tree, cpu=lambda t: jax.tree.map(written, t), default=lambda t: t)

@@ -50,6 +50,7 @@ from highway_rl.envs.minatar.common import (
     SIZE,
     UP,
     Game,
+    hold,
     pack,
     paint_rows,
     row_masks,
@@ -100,7 +101,7 @@ def _spawn_enemy(state: State, draws: Draws) -> tuple[Enemies, Array]:
     """An enemy may appear, unless one in its row swims the other way."""
     old = unstack(state.enemies)
     against = old.alive & equal(old.y, draws.enemy_row) & (old.right ^ everywhere(draws.enemy_right))
-    appears = (state.spawn_wait == 0) & (against == 0)
+    appears = hold((state.spawn_wait == 0) & (against == 0))
     here = jnp.where(appears, 1 << state.next_enemy, 0)
     put = lambda value, planes: choose(here, constant(value, len(planes)), planes)  # noqa: E731
     new = Enemies(
@@ -165,7 +166,7 @@ def transition(
         _fly(unpack(Shot, jnp.where(fires, state.shot, state.old_shot))),
     ]
 
-    hits = [oldest(_met(shot, sea.x, sea.y, sea.alive, ~sea.shoots), following) for shot in shots]
+    hits = hold([oldest(_met(shot, sea.x, sea.y, sea.alive, ~sea.shoots), following) for shot in shots])
     alive = sea.alive & ~(hits[0] | hits[1])
     shots = [dataclasses.replace(s, alive=s.alive & (hit == 0)) for s, hit in zip(shots, hits, strict=True)]
     kills = hits
@@ -181,7 +182,7 @@ def transition(
 
     alive &= on_board(ahead)
     arrived = alive & moves & ~(equal(sea.y, y) & equal(ahead, x))
-    hits = [newest(_met(shot, ahead, sea.y, arrived, sea.shoots), following) for shot in shots]
+    hits = hold([newest(_met(shot, ahead, sea.y, arrived, sea.shoots), following) for shot in shots])
     shots = [dataclasses.replace(s, alive=s.alive & (hit == 0)) for s, hit in zip(shots, hits, strict=True)]
     kills = kills + hits
     sea = dataclasses.replace(
