@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 
-import jax.numpy as jnp
 import pytest
 
 pytest.importorskip("minatar")
 
 from minatar_oracle import play, replayer
 from minatar_policies import SCRIPTED, random_policy, roaming
+
+from highway_rl.envs.minatar.seaquest_state import compress, expand
 
 MUST_SEE = {
     "asterix": ("gold", "top spawn rate", "top speed", "all rows taken"),
@@ -79,10 +80,7 @@ def _crowded(episodes):
         env.e_spawn_speed, env.e_spawn_timer, env.move_speed, env.diver_count = 1, 1, 2, 3
 
     def ours(state):
-        number = jnp.asarray
-        return dataclasses.replace(
-            state, spawn_every=number(1), spawn_wait=number(1), move_wait=number(2), crew=number(3)
-        )
+        return compress(dataclasses.replace(expand(state), spawn_every=1, spawn_wait=1, move_wait=2, crew=3))
 
     policies = [(random_policy if seed % 2 else roaming)(seed) for seed in range(episodes)]
     return _check("seaquest", policies, sticky=(0.0, 0.1), steps=400, theirs=theirs, ours=ours)

@@ -68,12 +68,13 @@ from highway_rl.envs.minatar.seaquest_state import (
     Diver,
     Draws,
     Enemies,
+    Sea,
     Shot,
     State,
+    compress,
     draw,
+    expand,
     init,
-    stack,
-    unstack,
 )
 
 CREW = 6
@@ -97,9 +98,9 @@ def _swim(x: Planes, right: Array, entries: Array) -> list[Array]:
     return take_one(add_one(x, entries & right), entries & ~right)
 
 
-def _spawn_enemy(state: State, draws: Draws) -> tuple[Enemies, Array]:
+def _spawn_enemy(state: Sea, draws: Draws) -> tuple[Enemies, Array]:
     """An enemy may appear, unless one in its row swims the other way."""
-    old = unstack(state.enemies)
+    old = state.enemies
     against = old.alive & equal(old.y, draws.enemy_row) & (old.right ^ everywhere(draws.enemy_right))
     appears = hold((state.spawn_wait == 0) & (against == 0))
     here = jnp.where(appears, 1 << state.next_enemy, 0)
@@ -133,7 +134,7 @@ def _swim_diver(diver: Diver, crew: Array, x: Array, y: Array) -> tuple[Diver, A
     return Diver(diver.alive & ~boards & _inside(ahead), diver.right, ahead, diver.y, wait), crew + boards
 
 
-def _divers(state: State, draws: Draws, x: Array, y: Array) -> tuple[Diver, Diver, Array]:
+def _divers(state: Sea, draws: Draws, x: Array, y: Array) -> tuple[Diver, Diver, Array]:
     """A diver may appear; both swim, and the newer boards first."""
     appears = state.diver_spawn_wait == 0
     fresh = Diver(True, draws.diver_right, _start(draws.diver_right), draws.diver_row, DIVER_WAIT)
@@ -150,12 +151,13 @@ def _fly(shot: Shot) -> Shot:
 
 
 def transition(
-    state: State, action: Array, draws: Draws, *, ramping: bool = True, spare_oxygen: int = 0
+    packed: State, action: Array, draws: Draws, *, ramping: bool = True, spare_oxygen: int = 0
 ) -> tuple[State, Array, Array]:
     """Things appear, we act, our bullets fly, then divers, enemies and their bullets move, and last we breathe.
 
     The oxygen may run out to `spare_oxygen` = 0 in versions from 1.0.11 on, and to -1 before.
     """
+    state = expand(packed)
     sea, following = _spawn_enemy(state, draws)
     x = steer(state.x, action, LEFT, RIGHT, 0, SIZE - 1)
     y = steer(state.y, action, UP, DOWN, 0, LAST_ROW)
@@ -194,7 +196,7 @@ def transition(
         bullet=choose(on_board(flown), flown, constant(NO_BULLET, 4)),
     )
 
-    new = State(
+    new = Sea(
         x=x,
         y=y,
         right=right,
@@ -204,7 +206,7 @@ def transition(
         shot_wait=jnp.maximum(jnp.where(fires, SHOT_STEPS, state.shot_wait) - 1, 0),
         shot=pack(shots[0]),
         old_shot=pack(shots[1]),
-        enemies=stack(sea),
+        enemies=sea,
         next_enemy=following,
         diver=pack(diver),
         old_diver=pack(old_diver),
@@ -215,10 +217,10 @@ def transition(
         ramp_level=state.ramp_level,
     )
     new, paid, drowned = _breathe(new, ramping, spare_oxygen)
-    return new, paid + sum((hit != 0).astype(jnp.float32) for hit in kills), lost | drowned
+    return compress(new), paid + sum((hit != 0).astype(jnp.float32) for hit in kills), lost | drowned
 
 
-def _breathe(state: State, ramping: bool, spare_oxygen: int) -> tuple[State, Array, Array]:
+def _breathe(state: Sea, ramping: bool, spare_oxygen: int) -> tuple[Sea, Array, Array]:
     """Uses oxygen below the surface; coming up pays for six divers, takes divers, refills and raises the difficulty."""
     below = state.y > 0
     comes_up = ~below & ~state.surfaced
@@ -244,9 +246,10 @@ def _rows(entries: Array, x: Planes, rows: Array) -> Int[Array, "10"]:
     return sum(jnp.where(entries & equal(x, column) & rows != 0, 1 << column, 0) for column in range(SIZE))
 
 
-def observe(state: State, *, spare_oxygen: int = 0) -> Bool[Array, "10 10 10"]:
+def observe(packed: State, *, spare_oxygen: int = 0) -> Bool[Array, "10 10 10"]:
     """Submarine's front and back, our bullets, cells behind the swimmers, bullets, fish, submarines, bars, divers."""
-    sea = unstack(state.enemies)
+    state = expand(packed)
+    sea = state.enemies
     rows = equal(sea.y, np.arange(SIZE, dtype=np.int32))
     behind = _swim(sea.x, ~sea.right, ALL)
     shots = [unpack(Shot, word) for word in (state.shot, state.old_shot)]
