@@ -6,8 +6,7 @@ The state of a wrapped environment is a record whose `inner` is the state undern
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
-from typing import Any, Literal
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +16,7 @@ from highway_rl.envs import keys
 from highway_rl.types import Env, Step, record
 
 INNER, OWN = 0, 1
+NEVER = 0
 
 
 @record
@@ -45,16 +45,20 @@ class AutoResetState:
 
 @record
 class DelayedState:
-    """Rewards of this episode so far: their number (non-zero ones), their sum, and what is not yet paid.
-
-    `due` counts the steps until the next payment; it stays at -1 where only the episode's end pays.
-    """
+    """Rewards of this episode: how many were not zero, what is still owed, and the steps until the next payment."""
 
     inner: PyTree
     count: Int[Array, ""]
-    score: Float[Array, ""]
-    unpaid: Float[Array, ""]
+    owed: Float[Array, ""]
     due: Int[Array, ""]
+
+
+@record
+class DelayedObservation:
+    """The observation underneath, and one of `width` places for the count or the score so far."""
+
+    obs: PyTree
+    feature: Bool[Array, "width"]
 
 
 def sticky_actions(env: Env, probability: float) -> Env:
@@ -122,3 +126,74 @@ def auto_reset(env: Env) -> Env:
         return dataclasses.replace(out, state=AutoResetState(inner, jax.tree.map(pick, first, out.obs)))
 
     return dataclasses.replace(env, name=f"{env.name}-auto", reset=reset, step=step)
+
+
+def delay_reward(
+    env: Env,
+    until: Literal["end"] | int | range = "end",
+    *,
+    feature: Literal["count", "score"] = "count",
+    width: int,
+) -> Env:
+    """Withholds rewards and pays their sum later: MinAtar-Delay for any environment.
+
+    until="end"           pays at the end of the episode, terminated or truncated
+    until=20              pays every 20 steps, and at the end
+    until=range(1, 21)    after each payment draws the number of steps to the next one, uniformly; and at the end
+
+    The observation gains a one-hot feature, clipped to its last place: the number of non-zero rewards in the episode so
+    far ("count") or the score still owed ("score"), which for until="end" is the whole score so far. With the score,
+    what a step pays follows from the feature and what the step itself earns; with the count it does so only where every
+    reward is 0 or 1.
+    """
+    if width < 1:
+        raise ValueError(f"the feature needs a width of at least 1, got {width}")
+    if feature not in ("count", "score"):
+        raise ValueError(f"the feature must be 'count' or 'score', got {feature!r}")
+    if isinstance(until, str) and until != "end":
+        raise ValueError(f"until must be 'end', a number of steps or a range of them, got {until!r}")
+    if isinstance(until, int) and until < 1:
+        raise ValueError(f"a delay must be at least 1 step, got {until}")
+    if isinstance(until, range) and (len(until) == 0 or min(until) < 1 or len(until) > 256):
+        raise ValueError(f"a range of delays needs 1 to 256 entries, all at least 1, got {until}")
+
+    def next_due(key: PRNGKeyArray) -> Array:
+        if isinstance(until, range):
+            return until.start + until.step * keys.below(keys.words(key)[0], len(until))
+        return jnp.asarray(NEVER if until == "end" else until, jnp.int32)
+
+    def observed(state: DelayedState, obs: PyTree) -> DelayedObservation:
+        value = state.count if feature == "count" else state.owed.astype(jnp.int32)
+        return DelayedObservation(obs, jnp.arange(width) == jnp.clip(value, 0, width - 1))
+
+    def reset(key: PRNGKeyArray) -> tuple[DelayedState, DelayedObservation]:
+        inner, obs = env.reset(keys.derive(key, INNER))
+        due = next_due(keys.derive(key, OWN))
+        state = DelayedState(inner, jnp.asarray(0, jnp.int32), jnp.asarray(0.0, jnp.float32), due)
+        return state, observed(state, obs)
+
+    def step(state: DelayedState, action: Array, key: PRNGKeyArray) -> Step:
+        out = env.step(state.inner, action, keys.derive(key, INNER))
+        owed = state.owed + out.reward
+        pays = out.terminated | out.truncated | (state.due == 1)
+        new = DelayedState(
+            inner=out.state,
+            count=state.count + (out.reward != 0),
+            owed=jnp.where(pays, 0.0, owed),
+            due=jnp.where(pays, next_due(keys.derive(key, OWN)), state.due - (state.due > 0)),
+        )
+        # the successor of a last step shows the score that was paid: nothing acts on it, and it tells what happened
+        shown = dataclasses.replace(new, owed=owed)
+        reward = jnp.where(pays, owed, 0.0)
+        return dataclasses.replace(
+            out, state=new, obs=observed(shown if until == "end" else new, out.obs), reward=reward
+        )
+
+    observation = DelayedObservation(env.observation, jax.ShapeDtypeStruct((width,), bool))
+    return dataclasses.replace(
+        env,
+        name=f"{env.name}-delay",
+        observation=observation,
+        reset=reset,
+        step=step,
+    )

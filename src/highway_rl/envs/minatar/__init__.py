@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +19,7 @@ from highway_rl.types import Env, Step
 
 _GAMES = {module.GAME.name: module.GAME for module in (asterix, breakout, freeway, seaquest, space_invaders)}
 GAMES = tuple(sorted(_GAMES))
+COUNT_WIDTHS = {name: game.count_width for name, game in _GAMES.items()}
 RAMPING = ("asterix", "seaquest", "space_invaders")
 
 

@@ -105,7 +105,7 @@ def transition(state: State, action: Array, draws: Draws, *, ramping: bool = Tru
     thing, right, gold = _spawn(state, draws)
     x = steer(state.player_x, action, LEFT, RIGHT, 0, SIZE - 1)
     y = steer(state.player_y, action, UP, DOWN, FIRST_ROW, LAST_ROW)
-    player = jnp.where(ROW == y, 1 << x, 0)
+    player = jnp.where(y == ROW, 1 << x, 0)
 
     first = thing & player != 0
     thing = jnp.where(first & gold, 0, thing)

@@ -86,7 +86,7 @@ def unpack(cls: type[T], word: Int[Array, "*n"]) -> T:
 
 def spot(y: Int[Array, ""], x: Int[Array, ""]) -> Int[Array, "10 10"]:
     """The plane of one cell."""
-    return ((ROWS == y) & (COLUMNS == x)).astype(jnp.int32)
+    return ((y == ROWS) & (x == COLUMNS)).astype(jnp.int32)
 
 
 def spread(rows: Int[Array, "10"]) -> Int[Array, "10 10"]:
@@ -98,7 +98,7 @@ def row_masks(things: Sequence[tuple[Any, Array, Array]]) -> Int[Array, "10"]:
     """Ten row masks of single cells, each given as (shown, y, x)."""
     masks: Any = 0
     for shown, y, x in things:
-        masks = masks | jnp.where((ROW == y) & shown, bit(x), 0)
+        masks = masks | jnp.where((y == ROW) & shown, bit(x), 0)
     return masks
 
 

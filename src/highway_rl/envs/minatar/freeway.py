@@ -22,7 +22,7 @@ CLOCK = 2500
 
 @record
 class State:
-    """One car to each of the rows 1 to 8, entries 0 and 9 being idle; a car's wait is the number of steps until it moves."""
+    """One car to each of the rows 1 to 8, entries 0 and 9 being idle; `car_wait` counts the steps until it moves."""
 
     chicken: Int[Array, ""]
     rest: Int[Array, ""]
@@ -74,7 +74,7 @@ def transition(state: State, action: Array, draws: Draws) -> tuple[State, Array,
     x = state.car_x + jnp.where(moves, jnp.where(right, 1, -1), 0)
     x = jnp.where(x < 0, SIZE - 1, jnp.where(x >= SIZE, 0, x))
 
-    own_lane = LANES & (ROW == climbed)
+    own_lane = LANES & (climbed == ROW)
     hit = jnp.any(own_lane & ((state.car_x == CHICKEN_X) | (x == CHICKEN_X)))
     clock = state.clock - 1
     new = State(

@@ -21,6 +21,7 @@ onto its cell, else the newest fish.
 from __future__ import annotations
 
 import dataclasses
+import functools
 
 import jax.numpy as jnp
 import numpy as np
@@ -93,7 +94,7 @@ def _inside(x: Array) -> Array:
     return (x >= 0) & (x < SIZE)
 
 
-def _swim(x: Planes, right: Array, entries: Array) -> list[Array]:
+def _swim(x: Planes, right: Array, entries: Array | int) -> list[Array]:
     """These entries one cell ahead; columns 10 and 15 are off the board."""
     return take_one(add_one(x, entries & right), entries & ~right)
 
@@ -137,7 +138,8 @@ def _swim_diver(diver: Diver, crew: Array, x: Array, y: Array) -> tuple[Diver, A
 def _divers(state: Sea, draws: Draws, x: Array, y: Array) -> tuple[Diver, Diver, Array]:
     """A diver may appear; both swim, and the newer boards first."""
     appears = state.diver_spawn_wait == 0
-    fresh = Diver(True, draws.diver_right, _start(draws.diver_right), draws.diver_row, DIVER_WAIT)
+    start = _start(draws.diver_right)
+    fresh = Diver(jnp.asarray(True), draws.diver_right, start, draws.diver_row, jnp.asarray(DIVER_WAIT))
     diver = unpack(Diver, jnp.where(appears, pack(fresh), state.diver))
     old_diver = unpack(Diver, jnp.where(appears, state.diver, state.old_diver))
     diver, crew = _swim_diver(diver, state.crew, x, y)
@@ -164,7 +166,7 @@ def transition(
     right = jnp.where(action == LEFT, False, jnp.where(action == RIGHT, True, state.right))
     fires = (action == FIRE) & (state.shot_wait == 0)
     shots = [
-        _fly(unpack(Shot, jnp.where(fires, pack(Shot(True, right, x, y)), state.shot))),
+        _fly(unpack(Shot, jnp.where(fires, pack(Shot(jnp.asarray(True), right, x, y)), state.shot))),
         _fly(unpack(Shot, jnp.where(fires, state.shot, state.old_shot))),
     ]
 
@@ -241,9 +243,10 @@ def _breathe(state: Sea, ramping: bool, spare_oxygen: int) -> tuple[Sea, Array, 
     return new, paid, refused | (state.oxygen <= -spare_oxygen)
 
 
-def _rows(entries: Array, x: Planes, rows: Array) -> Int[Array, "10"]:
+def _rows(entries: Array | int, x: Planes, rows: Array) -> Int[Array, "10"]:
     """Row masks of the cells where these entries are; `rows` holds the entries of each row."""
-    return sum(jnp.where(entries & equal(x, column) & rows != 0, 1 << column, 0) for column in range(SIZE))
+    masks = [jnp.where(entries & equal(x, column) & rows != 0, 1 << column, 0) for column in range(SIZE)]
+    return functools.reduce(jnp.bitwise_or, masks)
 
 
 def observe(packed: State, *, spare_oxygen: int = 0) -> Bool[Array, "10 10 10"]:

@@ -160,26 +160,27 @@ def draw(key: PRNGKeyArray) -> Draws:
 def init(draws: Draws) -> State:
     """An empty sea, the submarine at the surface with full oxygen."""
     del draws
-    empty = [jnp.asarray(0, jnp.int32)] * 4
-    enemies = Enemies(*empty[:3], empty, empty, empty[:3], empty, bullet=[jnp.asarray(ALL, jnp.int32)] * 4)
+    number = lambda n: jnp.asarray(n, jnp.int32)  # noqa: E731
+    none, no = number(0), jnp.asarray(False)
+    enemies = Enemies(none, none, none, [none] * 4, [none] * 4, [none] * 3, [none] * 4, [number(ALL)] * 4)
     sea = Sea(
-        x=5,
-        y=0,
-        right=False,
-        surfaced=True,
-        shot_wait=0,
-        next_enemy=0,
-        spawn_every=SPAWN_STEPS,
-        spawn_wait=SPAWN_STEPS,
-        diver_spawn_wait=DIVER_STEPS,
-        move_wait=MOVE_WAIT,
-        ramp_level=0,
-        oxygen=MAX_OXYGEN,
-        shot=0,
-        old_shot=0,
-        diver=0,
-        old_diver=0,
-        crew=0,
+        x=number(5),
+        y=none,
+        right=no,
+        surfaced=~no,
+        shot_wait=none,
+        next_enemy=none,
+        spawn_every=number(SPAWN_STEPS),
+        spawn_wait=number(SPAWN_STEPS),
+        diver_spawn_wait=number(DIVER_STEPS),
+        move_wait=number(MOVE_WAIT),
+        ramp_level=none,
+        oxygen=number(MAX_OXYGEN),
+        shot=none,
+        old_shot=none,
+        diver=none,
+        old_diver=none,
+        crew=none,
         enemies=enemies,
     )
     return compress(sea)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Int, PRNGKeyArray
 
 from highway_rl.envs.minatar.common import (
@@ -98,7 +99,7 @@ def init(draws: Draws) -> State:
     )
 
 
-def _alien(wave: Array, wave_y: Array, wave_x: Array, y: Array, x: Array) -> Array:
+def _alien(wave: Array, wave_y: Array, wave_x: Array, y: Array | np.ndarray, x: Array | np.ndarray) -> Array:
     """One where an alien is at (y, x), else zero. Rows wrap around: that shows on the last board of a lost game."""
     row = y - wave_y
     row = jnp.where(row < 0, row + SIZE, row)
