@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import subprocess
@@ -39,7 +40,7 @@ def test_watch_refuses_what_it_cannot_write(tmp_path, monkeypatch):
 
 
 def test_play_needs_a_terminal(monkeypatch):
-    monkeypatch.setattr(sys, "stdin", open(os.devnull))  # noqa: SIM115
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
     with pytest.raises(ValueError, match="needs a terminal"):
         play("breakout")
     with pytest.raises(ValueError, match="view"):

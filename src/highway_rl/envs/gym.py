@@ -21,7 +21,8 @@ from highway_rl.types import Env
 
 
 def _spaces(env: Env) -> tuple[Box, Discrete]:
-    return Box(0, 1, env.observation.shape, dtype=np.bool_), Discrete(env.num_actions)
+    cells: Any = bool
+    return Box(0, 1, env.observation.shape, dtype=cells), Discrete(env.num_actions)
 
 
 def _checked(action: Any, count: int) -> np.ndarray:

@@ -6,7 +6,7 @@ The state of a wrapped environment is a record whose `inner` is the state undern
 from __future__ import annotations
 
 import dataclasses
-from typing import Literal
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -189,11 +189,6 @@ def delay_reward(
             out, state=new, obs=observed(shown if until == "end" else new, out.obs), reward=reward
         )
 
-    observation = DelayedObservation(env.observation, jax.ShapeDtypeStruct((width,), bool))
-    return dataclasses.replace(
-        env,
-        name=f"{env.name}-delay",
-        observation=observation,
-        reset=reset,
-        step=step,
-    )
+    feature_shape: Any = jax.ShapeDtypeStruct((width,), bool)
+    changed: dict[str, Any] = {"observation": DelayedObservation(env.observation, feature_shape), "reset": reset}
+    return dataclasses.replace(env, name=f"{env.name}-delay", step=step, **changed)

@@ -47,13 +47,21 @@ def environment(game: Game, actions: Sequence[int]) -> Env:
     """A game as an environment whose action i is the game's actions[i]."""
 
     @functools.cache
-    def first_board() -> np.ndarray:
+    def first_boards() -> list[np.ndarray]:
         with jax.ensure_compile_time_eval():
-            return np.asarray(jax.jit(lambda key: game.observe(game.init(game.draw(key))))(jax.random.key(0)))
+            board = jax.jit(lambda draws: game.observe(game.init(draws)))
+            return [np.asarray(board(draws)) for draws in game.starts or ()]
 
     def reset(key: PRNGKeyArray) -> tuple[PyTree, Bool[Array, "10 10 c"]]:
-        state = game.init(game.draw(key))
-        return state, jnp.asarray(first_board()) if game.fixed_start else game.observe(state)
+        draws = game.draw(key)
+        state = game.init(draws)
+        if game.starts is None:
+            return state, game.observe(state)
+        boards = first_boards()
+        obs = jnp.asarray(boards[0])
+        for i, board in enumerate(boards[1:], start=1):
+            obs = jnp.where(game.start(draws) == i, board, obs)
+        return state, obs
 
     def step(state: PyTree, action: Array, key: PRNGKeyArray) -> Step:
         played = jnp.asarray(action, jnp.int32)

@@ -123,5 +123,6 @@ GAME = Game(
     init=init,
     transition=transition,
     observe=observe,
-    fixed_start=False,
+    starts=(Draws(np.False_), Draws(np.True_)),
+    start=lambda draws: draws.right,
 )

@@ -30,6 +30,8 @@ class Game:
 
     draw(key) -> draws        init(draws) -> state        observe(state) -> board
     transition(state, action, draws) -> (state, reward, terminated), action being one of the six
+
+    Where a game starts in few ways, `starts` lists draws for each and start(draws) says which one it is.
     """
 
     name: str
@@ -40,7 +42,8 @@ class Game:
     init: Callable[[Any], Any]
     transition: Callable[[Any, Array, Any], tuple[Any, Array, Array]]
     observe: Callable[[Any], Bool[Array, "10 10 c"]]
-    fixed_start: bool = True
+    starts: tuple[Any, ...] | None = (None,)
+    start: Callable[[Any], Array | int] = lambda draws: 0
 
 
 def steer(position: Int[Array, ""], action: Int[Array, ""], back: int, forth: int, low: int, high: int) -> Array:

@@ -108,5 +108,5 @@ GAME = Game(
     init=init,
     transition=transition,
     observe=observe,
-    fixed_start=False,
+    starts=None,
 )
