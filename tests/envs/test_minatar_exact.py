@@ -5,13 +5,17 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
 
 pytest.importorskip("minatar")
 
 from minatar_oracle import play, replayer
-from minatar_policies import SCRIPTED, random_policy, roaming
+from minatar_policies import DOWN, SCRIPTED, random_policy, roaming
 
+from highway_rl.envs.minatar import make
 from highway_rl.envs.minatar.seaquest_state import compress, expand
 
 MUST_SEE = {
@@ -88,6 +92,37 @@ def _crowded(episodes):
 
 def test_a_crowded_sea_is_the_original():
     assert _crowded(25)["reward"] > 20
+
+
+def test_without_ramping_is_the_original():
+    for game in ("asterix", "seaquest", "space_invaders"):
+        _check(game, [SCRIPTED[game](0), random_policy(1)], sticky=(0.0, 0.1), ramping=False, steps=400)
+
+
+def test_older_oxygen_lasts_one_step_longer_behind_a_bar_of_nine():
+    """The older rule against the original one: equal boards up to the last, which then shows nine cells of oxygen."""
+    actions = np.asarray([DOWN] + [0] * 201)
+    ends, boards = {}, {}
+    for oxygen in ("1.0.11", "1.0.10"):
+        env = make("seaquest", sticky=0.0, oxygen=oxygen)
+
+        def run(key, env=env):
+            state, _ = env.reset(key)
+            out = jax.lax.scan(lambda s, x: _stepped(env, s, x), state, (actions, jax.random.split(key, 202)))[1]
+            return jnp.argmax(out.terminated), out.obs
+
+        ends[oxygen], boards[oxygen] = map(np.asarray, jax.jit(jax.vmap(run))(jax.random.split(jax.random.key(0), 60)))
+    drowned = ends["1.0.11"] == 200  # the others met an enemy before
+    assert drowned.any()
+    np.testing.assert_array_equal(ends["1.0.10"][drowned], 201)
+    np.testing.assert_array_equal(boards["1.0.11"][drowned, :200], boards["1.0.10"][drowned, :200])
+    assert not boards["1.0.11"][drowned, 200, 9, :, 7].any()
+    np.testing.assert_array_equal(boards["1.0.10"][drowned, 200, 9, :, 7], [[True] * 9 + [False]] * drowned.sum())
+
+
+def _stepped(env, state, x):
+    out = env.step(state, *x)
+    return out.state, out
 
 
 @pytest.mark.full
