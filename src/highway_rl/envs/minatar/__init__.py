@@ -1,0 +1,94 @@
+"""MinAtar: five games on a ten by ten board, as exact and branch-free JAX functions."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, PRNGKeyArray, PyTree
+
+from highway_rl.envs.minatar import asterix, breakout, freeway, seaquest, space_invaders
+from highway_rl.envs.minatar.common import ACTION_NAMES, SIZE, Game, hold
+from highway_rl.envs.wrappers import sticky_actions
+from highway_rl.types import Env, Step
+
+_GAMES = {module.GAME.name: module.GAME for module in (asterix, breakout, freeway, seaquest, space_invaders)}
+GAMES = tuple(sorted(_GAMES))
+COUNT_WIDTHS = {name: game.count_width for name, game in _GAMES.items()}
+RAMPING = ("asterix", "seaquest", "space_invaders")
+
+
+def rules(game: str, *, ramping: bool = True, oxygen: str | None = None) -> Game:
+    """The rules of a game as pure functions of state, action and draws."""
+    if game not in _GAMES:
+        raise ValueError(f"unknown game {game!r}; the games are {', '.join(GAMES)}")
+    chosen = _GAMES[game]
+    if not ramping and game in RAMPING:
+        chosen = dataclasses.replace(chosen, transition=functools.partial(chosen.transition, ramping=False))
+    if oxygen is not None and game != "seaquest":
+        raise ValueError(f"only seaquest has oxygen; {game} has none")
+    if oxygen not in (None, "1.0.11", "1.0.10"):
+        raise ValueError(f"the oxygen rule must be '1.0.11' or '1.0.10', got {oxygen!r}")
+    if oxygen == "1.0.10":
+        chosen = dataclasses.replace(
+            chosen,
+            transition=functools.partial(chosen.transition, spare_oxygen=1),
+            observe=functools.partial(chosen.observe, spare_oxygen=1),
+        )
+    return chosen
+
+
+def environment(game: Game, actions: Sequence[int]) -> Env:
+    """A game as an environment whose action i is the game's actions[i]."""
+
+    @functools.cache
+    def first_boards() -> list[np.ndarray]:
+        with jax.ensure_compile_time_eval():
+            board = jax.jit(lambda draws: game.observe(game.init(draws)))
+            return [np.asarray(board(draws)) for draws in game.starts or ()]
+
+    def reset(key: PRNGKeyArray) -> tuple[PyTree, Bool[Array, "10 10 c"]]:
+        draws = game.draw(key)
+        state = game.init(draws)
+        if game.starts is None:
+            return state, game.observe(state)
+        boards = first_boards()
+        obs = jnp.asarray(boards[0])
+        for i, board in enumerate(boards[1:], start=1):
+            obs = jnp.where(game.start(draws) == i, board, obs)
+        return state, obs
+
+    def step(state: PyTree, action: Array, key: PRNGKeyArray) -> Step:
+        played = jnp.asarray(action, jnp.int32)
+        if tuple(actions) != tuple(range(len(actions))):
+            played = sum((jnp.where(action == i, a, 0) for i, a in enumerate(actions)), jnp.asarray(0, jnp.int32))
+        played, draws = hold((played, game.draw(key)))
+        new, reward, terminated = hold(game.transition(state, played, draws))
+        return Step(new, game.observe(new), reward, terminated, jnp.zeros_like(terminated))
+
+    shape = jax.ShapeDtypeStruct((SIZE, SIZE, len(game.channels)), bool)
+    return Env(game.name, len(actions), shape, reset, step)
+
+
+def make(
+    game: str,
+    *,
+    sticky: float = 0.1,
+    ramping: bool = True,
+    actions: Literal["all", "minimal"] = "all",
+    oxygen: Literal["1.0.11", "1.0.10"] | None = None,
+) -> Env:
+    """A MinAtar game as `minatar` 1.0.15 plays it: no step limit, sticky actions, all six actions.
+
+    `oxygen="1.0.10"` gives Seaquest its older end: one step later, behind an oxygen bar that shows nine cells.
+    """
+    chosen = rules(game, ramping=ramping, oxygen=oxygen)
+    if actions not in ("all", "minimal"):
+        raise ValueError(f"actions must be 'all' or 'minimal', got {actions!r}")
+    numbers = range(len(ACTION_NAMES)) if actions == "all" else chosen.minimal_actions
+    return sticky_actions(environment(chosen, tuple(numbers)), sticky)

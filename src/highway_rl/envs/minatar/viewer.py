@@ -1,0 +1,232 @@
+"""Looking at the games: `watch` films a policy, `play` lets a person play in a terminal or a window."""
+
+from __future__ import annotations
+
+import os
+import select
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import jax
+import numpy as np
+from jaxtyping import Array, PRNGKeyArray
+
+from highway_rl.envs.minatar import ACTION_NAMES, make
+from highway_rl.envs.minatar.render import ansi, rgb
+from highway_rl.types import Env
+
+Act = Callable[[Array, PRNGKeyArray], Array | int]
+
+QUIT = "quit"
+KEYS = {
+    "\x1b[A": "up", "\x1b[B": "down", "\x1b[C": "right", "\x1b[D": "left",
+    "\x1bOA": "up", "\x1bOB": "down", "\x1bOC": "right", "\x1bOD": "left",
+    "w": "up", "s": "down", "d": "right", "a": "left", " ": "fire", "q": QUIT, "\x1b": QUIT, "\x03": QUIT,
+}  # fmt: skip
+
+
+def watch(
+    game: str,
+    out: str | Path,
+    *,
+    act: Act | None = None,
+    steps: int = 300,
+    seed: int = 0,
+    scale: int = 24,
+    fps: int = 15,
+    **options: Any,
+) -> dict[str, float]:
+    """Films one policy (a random one if none is given) as a GIF, or as an MP4 if ffmpeg is installed.
+
+    The film shows episode after episode. Returns the number of frames and finished episodes and their mean score.
+    """
+    path = Path(out)
+    if path.suffix not in (".gif", ".mp4"):
+        raise ValueError(f"the film must be a .gif or an .mp4 file, got {path.name!r}")
+    if steps < 1 or fps < 1:
+        raise ValueError(f"steps and fps must be at least 1, got {steps} and {fps}")
+    if path.suffix == ".mp4" and shutil.which("ffmpeg") is None:
+        raise ValueError("writing an .mp4 needs the ffmpeg program; a .gif does not")
+    env = make(game, **options)
+    scores: list[float] = []
+    frames = [rgb(board, scale) for board in _boards(env, act, steps, seed, scores)]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    (_write_gif if path.suffix == ".gif" else _write_mp4)(path, frames, fps)
+    mean = float(np.mean(scores)) if scores else float("nan")
+    return {"frames": len(frames), "episodes": len(scores), "mean score": mean}
+
+
+def _boards(env: Env, act: Act | None, steps: int, seed: int, scores: list[float]) -> Iterator[np.ndarray]:
+    """The boards of so many steps; the scores of finished episodes are appended to the list."""
+    reset, step = jax.jit(env.reset), jax.jit(env.step)
+    key = jax.random.key(seed)
+    policy = act or (lambda obs, key: jax.random.randint(key, (), 0, env.num_actions))
+    state, obs = reset(jax.random.fold_in(key, 0))
+    score = 0.0
+    yield np.asarray(obs)
+    for t in range(1, steps + 1):
+        for_action, for_step, for_reset = jax.random.split(jax.random.fold_in(key, t), 3)
+        out = step(state, policy(obs, for_action), for_step)
+        state, obs = out.state, out.obs
+        score += float(out.reward)
+        yield np.asarray(obs)
+        if bool(out.terminated | out.truncated):
+            scores.append(score)
+            score = 0.0
+            state, obs = reset(for_reset)
+            yield np.asarray(obs)
+
+
+def _write_gif(path: Path, frames: list[np.ndarray], fps: int) -> None:
+    try:
+        from PIL import Image
+    except ImportError:
+        raise ValueError("writing a .gif needs the pillow package") from None
+    images = [Image.fromarray(frame) for frame in frames]
+    images[0].save(path, save_all=True, append_images=images[1:], duration=max(1000 // fps, 20), loop=0)
+
+
+def _write_mp4(path: Path, frames: list[np.ndarray], fps: int) -> None:
+    height, width, _ = frames[0].shape
+    size = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}", "-r", str(fps)]
+    command = ["ffmpeg", "-y", "-loglevel", "error", *size, "-i", "-", "-pix_fmt", "yuv420p", str(path)]
+    done = subprocess.run(command, input=b"".join(f.tobytes() for f in frames), capture_output=True, check=False)
+    if done.returncode:
+        raise ValueError(f"ffmpeg could not write {path.name}: {done.stderr.decode().strip()}")
+
+
+def play(
+    game: str,
+    *,
+    view: Literal["terminal", "window"] = "terminal",
+    fps: float = 8.0,
+    seed: int = 0,
+    steps: int | None = None,
+    **options: Any,
+) -> float:
+    """Plays one game with the keyboard and returns its score.
+
+    Arrows or WASD move, space fires, Q leaves. Without `steps` the game runs until it ends.
+    """
+    if fps <= 0:
+        raise ValueError(f"fps must be positive, got {fps}")
+    if view not in ("terminal", "window"):
+        raise ValueError(f"view must be 'terminal' or 'window', got {view!r}")
+    if view == "terminal" and not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise ValueError("playing needs a terminal: run it from one, or with a window")
+    env = make(game, **{"sticky": 0.0, **options})
+    screen = _Terminal(game) if view == "terminal" else _Window(game)
+    try:
+        return _loop(env, screen, 1 / fps, seed, steps)
+    except KeyboardInterrupt:
+        return float("nan")
+    finally:
+        screen.close()
+
+
+def _loop(env: Env, screen: _Terminal | _Window, wait: float, seed: int, steps: int | None) -> float:
+    reset, step = jax.jit(env.reset), jax.jit(env.step)
+    key = jax.random.key(seed)
+    state, obs = reset(jax.random.fold_in(key, 0))
+    jax.block_until_ready(step(state, 0, key))  # compiled before the first key is pressed
+    score, t = 0.0, 0
+    while steps is None or t < steps:
+        screen.show(np.asarray(obs), score)
+        name = screen.read(wait)
+        if name == QUIT:
+            break
+        t += 1
+        out = step(state, ACTION_NAMES.index(name) if name else 0, jax.random.fold_in(key, t))
+        state, obs, score = out.state, out.obs, score + float(out.reward)
+        if bool(out.terminated):
+            screen.show(np.asarray(obs), score)
+            break
+    return score
+
+
+class _Terminal:
+    """The terminal, reading single keys while open."""
+
+    def __init__(self, game: str) -> None:
+        try:
+            import termios
+            import tty
+        except ImportError:
+            raise ValueError("this system's terminal cannot be played in; use a window") from None
+        self.game = game
+        self.file = sys.stdin.fileno()
+        self.saved = termios.tcgetattr(self.file)
+        tty.setcbreak(self.file)
+        self.write("\x1b[?25l\x1b[2J")
+
+    def write(self, text: str) -> None:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+
+    def show(self, board: np.ndarray, score: float) -> None:
+        help_line = "arrows or WASD: move   space: fire   Q: leave"
+        self.write(f"\x1b[H{self.game}   score {score:g}\x1b[K\r\n{ansi(board)}\r\n{help_line}\x1b[K\r\n")
+
+    def read(self, wait: float) -> str | None:
+        """The name of the last key pressed within the time, which passes in full."""
+        name, until = None, time.monotonic() + wait
+        while (left := until - time.monotonic()) > 0:
+            if select.select([self.file], [], [], left)[0]:
+                typed = os.read(self.file, 8).decode(errors="ignore")
+                name = KEYS.get(typed, KEYS.get(typed[:1].lower(), name)) if typed else QUIT
+                if name == QUIT:
+                    break
+        return name
+
+    def close(self) -> None:
+        import termios
+
+        termios.tcsetattr(self.file, termios.TCSADRAIN, self.saved)
+        self.write("\x1b[0m\x1b[?25h\r\n")
+
+
+class _Window:
+    """A pygame window."""
+
+    def __init__(self, game: str, scale: int = 48) -> None:
+        os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
+        try:
+            import pygame
+        except ImportError:
+            raise ValueError("a window needs the pygame package; the terminal does not") from None
+        self.pygame, self.game, self.scale = pygame, game, scale
+        pygame.init()
+        try:
+            self.surface = pygame.display.set_mode((10 * scale, 10 * scale))
+        except pygame.error as error:
+            raise ValueError(f"no window could be opened: {error}") from None
+        names = {"up": "up", "w": "up", "down": "down", "s": "down", "left": "left", "a": "left"}
+        names |= {"right": "right", "d": "right", "space": "fire"}
+        self.codes = {pygame.key.key_code(key): name for key, name in names.items()}
+
+    def show(self, board: np.ndarray, score: float) -> None:
+        pixels = self.pygame.surfarray.make_surface(rgb(board, self.scale).swapaxes(0, 1))
+        self.surface.blit(pixels, (0, 0))
+        self.pygame.display.set_caption(f"{self.game}   score {score:g}")
+        self.pygame.display.flip()
+
+    def read(self, wait: float) -> str | None:
+        """The name of a key pressed or still held when the time has passed."""
+        self.pygame.time.wait(int(1000 * wait))
+        name = None
+        for event in self.pygame.event.get():
+            leaves = event.type == self.pygame.KEYDOWN and event.key in (self.pygame.K_q, self.pygame.K_ESCAPE)
+            if event.type == self.pygame.QUIT or leaves:
+                return QUIT
+            if event.type == self.pygame.KEYDOWN:
+                name = self.codes.get(event.key, name)
+        held = self.pygame.key.get_pressed()
+        return name or next((n for code, n in self.codes.items() if held[code]), None)
+
+    def close(self) -> None:
+        self.pygame.quit()

@@ -1,0 +1,194 @@
+"""Pure wrappers: each takes an environment and returns one, for any environment that is an `Env` of pure functions.
+
+The state of a wrapped environment is a record whose `inner` is the state underneath.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
+
+from highway_rl.envs import keys
+from highway_rl.types import Env, Step, record
+
+INNER, OWN = 0, 1
+NEVER = 0
+
+
+@record
+class StickyState:
+    """The action that was executed last."""
+
+    inner: PyTree
+    last_action: Int[Array, ""]
+
+
+@record
+class TimedState:
+    """The number of steps taken in this episode."""
+
+    inner: PyTree
+    elapsed: Int[Array, ""]
+
+
+@record
+class AutoResetState:
+    """The observation to act on next: after an episode's end, the first one of the next episode."""
+
+    inner: PyTree
+    obs: PyTree
+
+
+@record
+class DelayedState:
+    """Rewards of this episode: how many were not zero, what is still owed, and the steps until the next payment."""
+
+    inner: PyTree
+    count: Int[Array, ""]
+    owed: Float[Array, ""]
+    due: Int[Array, ""]
+
+
+@record
+class DelayedObservation:
+    """The observation underneath, and one of `width` places for the count or the score so far."""
+
+    obs: PyTree
+    feature: Bool[Array, "width"]
+
+
+def sticky_actions(env: Env, probability: float) -> Env:
+    """With this probability a step repeats the action executed before it; before the first step that is action 0."""
+    if not 0.0 <= probability <= 1.0:
+        raise ValueError(f"the sticky probability must lie in [0, 1], got {probability}")
+
+    def reset(key: PRNGKeyArray) -> tuple[StickyState, PyTree]:
+        inner, obs = env.reset(key)
+        return StickyState(inner, jnp.asarray(0, jnp.int32)), obs
+
+    def step(state: StickyState, action: Array, key: PRNGKeyArray) -> Step:
+        repeats = keys.chance(keys.words(keys.derive(key, OWN))[0], probability)
+        action = jnp.where(repeats, state.last_action, jnp.asarray(action, jnp.int32))
+        out = env.step(state.inner, action, keys.derive(key, INNER))
+        return dataclasses.replace(out, state=StickyState(out.state, action))
+
+    return dataclasses.replace(env, name=f"{env.name}-sticky", reset=reset, step=step)
+
+
+def time_limit(env: Env, steps: int) -> Env:
+    """Cuts an episode after so many steps: truncated, not terminated, unless it also terminates there."""
+    if steps < 1:
+        raise ValueError(f"a time limit must be at least 1 step, got {steps}")
+
+    def reset(key: PRNGKeyArray) -> tuple[TimedState, PyTree]:
+        inner, obs = env.reset(key)
+        return TimedState(inner, jnp.asarray(0, jnp.int32)), obs
+
+    def step(state: TimedState, action: Array, key: PRNGKeyArray) -> Step:
+        out = env.step(state.inner, action, key)
+        elapsed = state.elapsed + 1
+        cut = (elapsed >= steps) & ~out.terminated
+        return dataclasses.replace(out, state=TimedState(out.state, elapsed), truncated=out.truncated | cut)
+
+    return dataclasses.replace(env, name=f"{env.name}-{steps}", reset=reset, step=step)
+
+
+def carry_over(ended: PyTree, fresh: PyTree) -> PyTree:
+    """The state that begins the next episode: fresh, except that MinAtar's last action outlives a reset."""
+    if isinstance(ended, StickyState):
+        fresh = dataclasses.replace(fresh, last_action=ended.last_action)
+    if hasattr(ended, "inner"):
+        fresh = dataclasses.replace(fresh, inner=carry_over(ended.inner, fresh.inner))
+    return fresh
+
+
+def auto_reset(env: Env) -> Env:
+    """Starts the next episode within the step that ends one.
+
+    `Step.obs` stays the true successor, so a final observation is never lost; `Step.state.obs` is the one to act
+    on next, and the two differ exactly where an episode ended.
+    """
+
+    def reset(key: PRNGKeyArray) -> tuple[AutoResetState, PyTree]:
+        inner, obs = env.reset(key)
+        return AutoResetState(inner, obs), obs
+
+    def step(state: AutoResetState, action: Array, key: PRNGKeyArray) -> Step:
+        out = env.step(state.inner, action, keys.derive(key, INNER))
+        fresh, first = env.reset(keys.derive(key, OWN))
+        ended = out.terminated | out.truncated
+        pick = lambda new, old: jnp.where(ended, new, old)  # noqa: E731
+        inner = jax.tree.map(pick, carry_over(out.state, fresh), out.state)
+        return dataclasses.replace(out, state=AutoResetState(inner, jax.tree.map(pick, first, out.obs)))
+
+    return dataclasses.replace(env, name=f"{env.name}-auto", reset=reset, step=step)
+
+
+def delay_reward(
+    env: Env,
+    until: Literal["end"] | int | range = "end",
+    *,
+    feature: Literal["count", "score"] = "count",
+    width: int,
+) -> Env:
+    """Withholds rewards and pays their sum later: MinAtar-Delay for any environment.
+
+    until="end"           pays at the end of the episode, terminated or truncated
+    until=20              pays every 20 steps, and at the end
+    until=range(1, 21)    after each payment draws the number of steps to the next one, uniformly; and at the end
+
+    The observation gains a one-hot feature, clipped to its last place: the number of non-zero rewards in the episode so
+    far ("count") or the score still owed ("score"), which for until="end" is the whole score so far. With the score,
+    what a step pays follows from the feature and what the step itself earns; with the count it does so only where every
+    reward is 0 or 1.
+    """
+    if width < 1:
+        raise ValueError(f"the feature needs a width of at least 1, got {width}")
+    if feature not in ("count", "score"):
+        raise ValueError(f"the feature must be 'count' or 'score', got {feature!r}")
+    if isinstance(until, str) and until != "end":
+        raise ValueError(f"until must be 'end', a number of steps or a range of them, got {until!r}")
+    if isinstance(until, int) and until < 1:
+        raise ValueError(f"a delay must be at least 1 step, got {until}")
+    if isinstance(until, range) and (len(until) == 0 or min(until) < 1 or len(until) > 256):
+        raise ValueError(f"a range of delays needs 1 to 256 entries, all at least 1, got {until}")
+
+    def next_due(key: PRNGKeyArray) -> Array:
+        if isinstance(until, range):
+            return until.start + until.step * keys.below(keys.words(key)[0], len(until))
+        return jnp.asarray(NEVER if until == "end" else until, jnp.int32)
+
+    def observed(state: DelayedState, obs: PyTree) -> DelayedObservation:
+        value = state.count if feature == "count" else state.owed.astype(jnp.int32)
+        return DelayedObservation(obs, jnp.arange(width) == jnp.clip(value, 0, width - 1))
+
+    def reset(key: PRNGKeyArray) -> tuple[DelayedState, DelayedObservation]:
+        inner, obs = env.reset(keys.derive(key, INNER))
+        due = next_due(keys.derive(key, OWN))
+        state = DelayedState(inner, jnp.asarray(0, jnp.int32), jnp.asarray(0.0, jnp.float32), due)
+        return state, observed(state, obs)
+
+    def step(state: DelayedState, action: Array, key: PRNGKeyArray) -> Step:
+        out = env.step(state.inner, action, keys.derive(key, INNER))
+        owed = state.owed + out.reward
+        pays = out.terminated | out.truncated | (state.due == 1)
+        new = DelayedState(
+            inner=out.state,
+            count=state.count + (out.reward != 0),
+            owed=jnp.where(pays, 0.0, owed),
+            due=jnp.where(pays, next_due(keys.derive(key, OWN)), state.due - (state.due > 0)),
+        )
+        # the successor of a last step shows the score that was paid: nothing acts on it, and it tells what happened
+        shown = dataclasses.replace(new, owed=owed)
+        reward = jnp.where(pays, owed, 0.0)
+        return dataclasses.replace(
+            out, state=new, obs=observed(shown if until == "end" else new, out.obs), reward=reward
+        )
+
+    feature_shape: Any = jax.ShapeDtypeStruct((width,), bool)
+    changed: dict[str, Any] = {"observation": DelayedObservation(env.observation, feature_shape), "reset": reset}
+    return dataclasses.replace(env, name=f"{env.name}-delay", step=step, **changed)
