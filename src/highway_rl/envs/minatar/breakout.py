@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Int, PRNGKeyArray
 
 from highway_rl.envs import keys
 from highway_rl.envs.minatar.common import COLUMNS, LEFT, RIGHT, ROWS, SIZE, Game, paint, spot, steer
-from highway_rl.types import record
+from highway_rl.types import AnyArray, record
 
 FIRST_BRICK_ROW, BRICK_ROWS = 1, 3
 ALL_BRICKS = (1 << SIZE * BRICK_ROWS) - 1
@@ -40,7 +40,7 @@ class State:
 class Draws:
     """`right`: whether the ball starts at the right wall. Used by `init` alone."""
 
-    right: Bool[Array, ""]
+    right: Bool[AnyArray, ""]
 
 
 def draw(key: PRNGKeyArray) -> Draws:
@@ -123,6 +123,6 @@ GAME = Game(
     init=init,
     transition=transition,
     observe=observe,
-    starts=(Draws(np.False_), Draws(np.True_)),
+    starts=(Draws(np.asarray(False)), Draws(np.asarray(True))),
     start=lambda draws: draws.right,
 )
