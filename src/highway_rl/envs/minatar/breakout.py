@@ -125,4 +125,5 @@ GAME = Game(
     observe=observe,
     starts=(Draws(np.False_), Draws(np.True_)),
     start=lambda draws: draws.right,
+    cheap=True,
 )
