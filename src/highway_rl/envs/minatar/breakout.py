@@ -8,6 +8,8 @@ Cleared bricks come back when the ball next reaches the bottom row.
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int, PRNGKeyArray
@@ -114,6 +116,8 @@ def observe(state: State) -> Bool[Array, "10 10 4"]:
     )
 
 
+_SIDES: tuple[Any, Any] = (np.False_, np.True_)
+
 GAME = Game(
     name="breakout",
     channels=("paddle", "ball", "trail", "brick"),
@@ -123,7 +127,7 @@ GAME = Game(
     init=init,
     transition=transition,
     observe=observe,
-    starts=(Draws(np.False_), Draws(np.True_)),
+    starts=tuple(Draws(side) for side in _SIDES),
     start=lambda draws: draws.right,
     cheap=True,
 )
