@@ -67,8 +67,11 @@ def environment(game: Game, actions: Sequence[int]) -> Env:
         played = jnp.asarray(action, jnp.int32)
         if tuple(actions) != tuple(range(len(actions))):
             played = sum((jnp.where(action == i, a, 0) for i, a in enumerate(actions)), jnp.asarray(0, jnp.int32))
-        played, draws = hold((played, game.draw(key)))
-        new, reward, terminated = hold(game.transition(state, played, draws))
+        draws = game.draw(key)
+        if not game.cheap:
+            played, draws = hold((played, draws))
+        new, reward, terminated = game.transition(state, played, draws)
+        new, reward, terminated = (new, reward, hold(terminated)) if game.cheap else hold((new, reward, terminated))
         return Step(new, game.observe(new), reward, terminated, jnp.zeros_like(terminated))
 
     shape = jax.ShapeDtypeStruct((SIZE, SIZE, len(game.channels)), bool)

@@ -8,13 +8,15 @@ Cleared bricks come back when the ball next reaches the bottom row.
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int, PRNGKeyArray
 
 from highway_rl.envs import keys
 from highway_rl.envs.minatar.common import COLUMNS, LEFT, RIGHT, ROWS, SIZE, Game, paint, spot, steer
-from highway_rl.types import AnyArray, record
+from highway_rl.types import record
 
 FIRST_BRICK_ROW, BRICK_ROWS = 1, 3
 ALL_BRICKS = (1 << SIZE * BRICK_ROWS) - 1
@@ -40,7 +42,7 @@ class State:
 class Draws:
     """`right`: whether the ball starts at the right wall. Used by `init` alone."""
 
-    right: Bool[AnyArray, ""]
+    right: Bool[Array, ""]
 
 
 def draw(key: PRNGKeyArray) -> Draws:
@@ -114,6 +116,8 @@ def observe(state: State) -> Bool[Array, "10 10 4"]:
     )
 
 
+_SIDES: tuple[Any, Any] = (np.False_, np.True_)
+
 GAME = Game(
     name="breakout",
     channels=("paddle", "ball", "trail", "brick"),
@@ -123,6 +127,7 @@ GAME = Game(
     init=init,
     transition=transition,
     observe=observe,
-    starts=(Draws(np.asarray(False)), Draws(np.asarray(True))),
+    starts=tuple(Draws(side) for side in _SIDES),
     start=lambda draws: draws.right,
+    cheap=True,
 )

@@ -32,6 +32,7 @@ class Game:
     transition(state, action, draws) -> (state, reward, terminated), action being one of the six
 
     Where a game starts in few ways, `starts` lists draws for each and start(draws) says which one it is.
+    `cheap` rules may be computed more than once a step.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Game:
     observe: Callable[[Any], Bool[Array, "10 10 c"]]
     starts: tuple[Any, ...] | None = (None,)
     start: Callable[[Any], Array | int] = lambda draws: 0
+    cheap: bool = False
 
 
 def steer(position: Int[Array, ""], action: Int[Array, ""], back: int, forth: int, low: int, high: int) -> Array:

@@ -89,9 +89,9 @@ class Sea:
 
 @record
 class State:
-    """The sea in 28 words: a compiler handles one array faster than forty."""
+    """The sea in a few words: a compiler handles one array faster than forty."""
 
-    words: Int[Array, "27"]
+    words: Int[Array, " words"]
 
 
 def compress(sea: Sea) -> State:
