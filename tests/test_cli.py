@@ -4,11 +4,13 @@ import json
 import subprocess
 import sys
 
+import jax
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 from highway_rl.cli import main
+from highway_rl.envs import make
 
 
 def fails(capsys, *args):
@@ -138,3 +140,24 @@ def test_a_reader_that_stops_early_is_no_error():
     command = f"{sys.executable} -c 'from highway_rl.cli import main; main()' list"
     done = subprocess.run(["bash", "-o", "pipefail", "-c", f"{command} | true"], capture_output=True, text=True)
     assert "Traceback" not in done.stderr
+
+
+def test_watch_films_a_game_and_play_needs_a_terminal(capsys, tmp_path):
+    with jax.enable_x64(False), jax.numpy_dtype_promotion("standard"):  # as users run it
+        main(["watch", "breakout", "--steps", "20", "--out", str(tmp_path / "b.gif")])
+    assert (tmp_path / "b.gif").read_bytes()[:3] == b"GIF"
+    assert "film:" in capsys.readouterr().out
+    assert "needs a terminal" in fails(capsys, "play", "breakout")
+    assert "game" in fails(capsys, "watch", "pong", "--out", str(tmp_path / "b.gif"))
+    assert "not a table" in fails(capsys, "solve", "minatar/breakout")
+
+
+def test_games_by_name():
+    """`make("minatar/…")` gives an `Env`; a delay makes it MinAtar-Delay."""
+    game = make("minatar/breakout", sticky=0.0, delay="end")
+    assert game.num_actions == 6
+    assert game.observation.feature.shape == (64,)
+    with pytest.raises(ValueError, match="minatar/breakout"):
+        make("minatar/breakout", colour=1)
+    with pytest.raises(ValueError, match="unknown environment"):
+        make("minatar/pong")

@@ -24,7 +24,8 @@ ALLOWED = {
     "envs": MODEL,
     "planning": PLAN | {"envs"},
     "experiments": PLAN | {"envs", "planning", "highway_rl"},
-    "cli": PLAN | {"envs", "planning", "experiments", "highway_rl"},
+    "console": set(),
+    "cli": PLAN | {"console", "envs", "planning", "experiments", "highway_rl"},
     "highway_rl": PLAN | {"envs"},
 }
 """What each layer (a file or a folder of the package; `highway_rl` is its `__init__`) may import, besides itself."""

@@ -1,4 +1,4 @@
-"""The command line: list, run, plot, check, solve, demo. Every command is a record with a docstring."""
+"""The command line: list, run, plot, check, solve, play, watch, demo. Every command is a record with a docstring."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ import dataclasses
 import io
 import json
 import os
-import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tyro
 from tyro.conf import FlagCreatePairsOff, Positional, UseAppendAction, arg, subcommand
+
+from highway_rl.console import coloured, one_line, progress, short, table
 
 Scale = Literal["smoke", "quick", "paper"]
 
@@ -34,7 +35,7 @@ class List(Debug):
         from highway_rl.experiments.base import experiments
 
         rows = [(e.name, e.paper, e.summary) for e in experiments().values()]
-        _table(("experiment", "paper", "what it shows"), rows)
+        table(("experiment", "paper", "what it shows"), rows)
         print("environments: " + ", ".join(envs.names()))
 
 
@@ -56,7 +57,7 @@ class Run(Debug):
 
         chosen = base.experiments().values() if self.experiment == "all" else [base.find(self.experiment)]
         for experiment in chosen:
-            with _progress(f"{experiment.name} ({self.scale})") as step:
+            with progress(f"{experiment.name} ({self.scale})") as step:
                 path = base.run(experiment, self.scale, self.seed, self.out, step)
             print(f"rows: {path}")
             Plot(experiment=experiment.name, out=self.out)()
@@ -99,8 +100,8 @@ class Check(Debug):
         if self.json:
             print(json.dumps(found, indent=2, ensure_ascii=False))
         else:
-            rows = [(str(c["id"]), c["statement"], c["value"], _coloured(c["verdict"])) for c in found]
-            _table(("claim", "the paper says", "measured here", "verdict"), rows)
+            rows = [(str(c["id"]), c["statement"], c["value"], coloured(c["verdict"])) for c in found]
+            table(("claim", "the paper says", "measured here", "verdict"), rows)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -141,7 +142,7 @@ class Solve(Debug):
 
         mdp = load(self.model, self.discount, self.reward, self.set)
         name = " ".join(self.model)
-        with _progress(f"solving {name}", unit="error") as step:
+        with progress(f"solving {name}", unit="error") as step:
             rows, solution = compare(mdp, None if self.compare else self.method, self.tol, step)
         if self.save is not None:
             save(self.save, solution)
@@ -151,7 +152,49 @@ class Solve(Debug):
         print(f"{name}: {mdp.num_states} states, {mdp.num_actions} actions")
         names = ("method", "iterations", "rows read", "distinct", "cached", "seconds", "certified error", "note")
         shown = len(names) if any(row["note"] for row in rows) else -1
-        _table(names[:shown], [tuple(_short(v) for v in row.values())[:shown] for row in rows])
+        table(names[:shown], [tuple(short(v) for v in row.values())[:shown] for row in rows])
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Play(Debug):
+    """Play a MinAtar game with the keyboard: arrows or WASD move, space fires, Q leaves."""
+
+    game: Annotated[Positional[str], arg(metavar="GAME")]
+    """asterix, breakout, freeway, seaquest or space_invaders."""
+    view: Literal["terminal", "window"] = "terminal"
+    """Where to draw it; a window needs matplotlib and a screen."""
+    fps: float = 8.0
+    """Steps per second."""
+    sticky: float = 0.0
+    """Probability that the last action is repeated instead of yours (agents face 0.1)."""
+    seed: int = 0
+    """Seed of the game."""
+
+    def __call__(self) -> None:
+        from highway_rl.envs.minatar.viewer import play
+
+        score = play(self.game, view=self.view, fps=self.fps, seed=self.seed, sticky=self.sticky)
+        print(f"score: {score:g}")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Watch(Debug):
+    """Film a random policy on a MinAtar game, to see what an agent sees."""
+
+    game: Annotated[Positional[str], arg(metavar="GAME")]
+    """asterix, breakout, freeway, seaquest or space_invaders."""
+    out: Path = Path("game.gif")
+    """The film: .gif, or .mp4 where ffmpeg is installed."""
+    steps: int = 300
+    """Length of the film in steps."""
+    seed: int = 0
+    """Seed of game and policy."""
+
+    def __call__(self) -> None:
+        from highway_rl.envs.minatar.viewer import watch
+
+        found = watch(self.game, self.out, steps=self.steps, seed=self.seed)
+        print(f"film: {self.out} ({found['episodes']:g} episodes, mean score {found['mean score']:.2g})")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -179,6 +222,8 @@ Command = (
     | Annotated[Plot, subcommand("plot")]
     | Annotated[Check, subcommand("check")]
     | Annotated[Solve, subcommand("solve")]
+    | Annotated[Play, subcommand("play")]
+    | Annotated[Watch, subcommand("watch")]
     | Annotated[Demo, subcommand("demo")]
 )
 
@@ -204,7 +249,7 @@ def _main(args: list[str]) -> None:
             )
     except SystemExit as stop:
         if stop.code:
-            _fail(_one_line(errors.getvalue()))
+            _fail(one_line(errors.getvalue()))
         raise
     try:
         command()
@@ -213,7 +258,7 @@ def _main(args: list[str]) -> None:
     except (ValueError, OSError, ImportError) as error:
         if command.debug:
             raise
-        _fail(_one_line(str(error)))
+        _fail(one_line(str(error)))
     except KeyboardInterrupt:
         _fail("interrupted")
 
@@ -221,57 +266,3 @@ def _main(args: list[str]) -> None:
 def _fail(message: str) -> None:
     print(f"highway-rl: {message}", file=sys.stderr)
     raise SystemExit(2)
-
-
-def _one_line(text: str) -> str:
-    """A boxed or many-lined message as one sentence."""
-    words = re.sub(r"[─━│┃╭╮╰╯]|-{5,}", " ", re.sub(r"\x1b\[[0-9;]*m", "", text))
-    return re.sub(r"\s+", " ", words).strip()
-
-
-def _coloured(verdict: str) -> str:
-    colour = {"holds": "green", "partly": "yellow", "does not hold": "red"}.get(verdict, "dim")
-    return f"[{colour}]{verdict}[/{colour}]"
-
-
-def _short(value: Any) -> str:
-    return f"{value:.3g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
-
-
-def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(show_lines=any(len(cell) > 60 for row in rows for cell in row))
-    for i, name in enumerate(columns):
-        table.add_column(name, no_wrap=i == 0)
-    for row in rows:
-        table.add_row(*row)
-    Console(width=None if sys.stdout.isatty() else 140).print(table)
-
-
-@contextlib.contextmanager
-def _progress(title: str, unit: str = "cells") -> Iterator[Callable[[Any, Any], None]]:
-    """A bar on stderr that counts cells, or shows how the certified error of a solve falls."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
-    columns = [
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        TextColumn("{task.fields[note]}"),
-        TimeElapsedColumn(),
-    ]
-    if unit == "cells":
-        columns[2:2] = [BarColumn()]
-        columns.append(TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
-        task = bar.add_task(title, total=None, note="")
-
-        def step(done: Any, total: Any) -> None:
-            if unit == "cells":
-                bar.update(task, completed=done, total=total, note=f"{done}/{total}")
-            else:
-                bar.update(task, note=f"iteration {done}, error {total:.1e}")
-
-        yield step

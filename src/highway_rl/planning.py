@@ -35,7 +35,10 @@ def load(
         chosen["discount"] = discount
     if model not in envs.names() and "-v" in model:
         return MDP.from_gymnasium(model, chosen.pop("discount", 0.99))
-    return envs.make(model, **chosen)
+    made = envs.make(model, **chosen)
+    if not isinstance(made, MDP):
+        raise ValueError(f"{model} is a game to learn from, not a table to solve")
+    return made
 
 
 def _option(word: str) -> tuple[str, Any]:

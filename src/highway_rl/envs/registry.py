@@ -1,4 +1,4 @@
-"""One name for each environment. A model comes as an `MDP`; its `discount` is an option like any other."""
+"""One name for each environment. A model comes as an `MDP`, with its discount an option; a game as an `Env`."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from highway_rl.envs import minatar
 from highway_rl.envs.example import example_mdp
 from highway_rl.envs.generators import chain, garnet, inventory, maze, queue
 from highway_rl.envs.multiroom import multi_room
 from highway_rl.envs.tables import Table
+from highway_rl.envs.wrappers import delay_reward
 from highway_rl.mdp import MDP
+from highway_rl.types import Env
 
 MODELS: dict[str, tuple[Callable[..., Any], float]] = {
     "example": (example_mdp, 1.0),
@@ -36,15 +39,18 @@ TOY_TEXT = {
 
 
 def names() -> list[str]:
-    return [*MODELS, *TOY_TEXT]
+    """Models first, then games."""
+    return [*MODELS, *TOY_TEXT, *(f"minatar/{game}" for game in minatar.GAMES)]
 
 
-def make(name: str, **options: Any) -> MDP:
-    """The named environment with the given options.
+def make(name: str, **options: Any) -> Any:
+    """The named environment with the given options: a model as an `MDP`, a game as an `Env`.
 
     >>> make("chain", length=5, discount=0.9).num_states
     5
     """
+    if name.startswith("minatar/") and name in names():
+        return _game(name.removeprefix("minatar/"), **options)
     if name in TOY_TEXT:
         return MDP.from_gymnasium(_newest(TOY_TEXT[name], options), options.pop("discount", 0.99))
     if name not in MODELS:
@@ -61,6 +67,17 @@ def make(name: str, **options: Any) -> MDP:
     table: Table = getattr(made, "table", made)
     # Tables made here are valid as they stand; only an undiscounted one needs its ends checked.
     return MDP.from_table(*table, discount, check=bool(np.any(np.asarray(discount) >= 1)))
+
+
+def _game(game: str, *, delay: Any = None, feature: Any = "count", width: int | None = None, **options: Any) -> Env:
+    """A MinAtar game; `delay` = "end", a number of steps or a range of them makes it MinAtar-Delay."""
+    try:
+        env = minatar.make(game, **options)
+    except TypeError as error:
+        raise ValueError(f"minatar/{game}: {error}") from None
+    if delay is None:
+        return env
+    return delay_reward(env, delay, feature=feature, width=width or minatar.rules(game).count_width)
 
 
 def _newest(name: str, options: dict[str, Any]) -> Any:
