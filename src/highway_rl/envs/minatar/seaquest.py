@@ -280,19 +280,9 @@ def observe(packed: State, *, spare_oxygen: int = 0) -> Bool[Array, "10 10 10"]:
 
 GAME = Game(
     name="seaquest",
-    channels=tuple(
-        [
-            "sub_front",
-            "sub_back",
-            "friendly_bullet",
-            "trail",
-            "enemy_bullet",
-            "enemy_fish",
-            "enemy_sub",
-            "oxygen_gauge",
-            "diver_gauge",
-            "diver",
-        ]
+    channels=(
+        *("sub_front", "sub_back", "friendly_bullet", "trail", "enemy_bullet", "enemy_fish", "enemy_sub"),
+        *("oxygen_gauge", "diver_gauge", "diver"),
     ),
     minimal_actions=(NONE, LEFT, UP, RIGHT, DOWN, FIRE),
     count_width=128,
