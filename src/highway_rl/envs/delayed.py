@@ -1,0 +1,107 @@
+"""Tasks whose reward comes long after the action that earned it, as tables: Trace Back and Choice.
+
+Every task is clocked (its state tells the time), undiscounted, and lasts exactly `delay` steps. States are numbered by
+plain arithmetic on (time, ...); the number is both the state and the observation.
+
+Paper: Sec. 6.2 (model-free toy tasks); the tasks are from the RUDDER paper (Arjona-Medina et al., 2019).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from highway_rl.envs.tables import check_choice, check_integer, check_number, seeded
+from highway_rl.types import DiscreteEnv, Step
+
+STATE = jax.ShapeDtypeStruct((), np.int32)
+UP, RIGHT, DOWN, LEFT = range(4)
+MOVES = np.array([[-1, 0], [0, 1], [1, 0], [0, -1]], np.int32)
+"""(row, column) of the four moves."""
+
+
+def prefers(q: Float[Array, "s a"], state: Any, action: Any) -> Bool[Array, ""]:
+    """Whether the action is the one best action at this state: ties do not count."""
+    values = q[state]
+    others = jnp.where(jnp.arange(values.shape[0]) == action, -jnp.inf, values)
+    return values[action] > others.max()
+
+
+def one_hot(index: Int[Array, ""], size: int) -> Float[Array, "n"]:
+    return (index == jnp.arange(size)).astype(float)
+
+
+def trace_back(*, delay: int = 20, placement: str = "early") -> DiscreteEnv:
+    """Only going UP first and RIGHT second pays at the end, and at once it seems to cost.
+
+    A square grid of side 3·delay/4, start in the middle, `delay` steps. The first two moves are the agent's; from then
+    on every move goes to a uniformly drawn neighbour, whatever the action. Two placements of the reward:
+
+        early   UP, RIGHT: −50 at the second step and +150 at the last; anything else: +50 at the second step
+        end     UP, RIGHT: 100 at the last step; anything else: 50 at the last step
+
+    The state is (time, earned, cell), with `earned` true from UP, RIGHT on. All moves change the cell's colour on a
+    chessboard, so half a board per time is enough. A move off the board becomes a uniformly drawn legal one (a corner
+    case of delays below 8).
+    """
+    delay = check_integer("delay", delay, 3, 1000)
+    early = check_choice("placement", placement, ("early", "end")) == "early"
+    side = max(3, 3 * delay // 4)
+    stride, middle = side | 1, side // 2  # an odd stride makes the cell's parity that of row + column
+    half = (side * stride + 1) // 2
+    start = middle * stride + middle
+    end = delay * 2 * half
+
+    def number(time: Any, earned: Any, cell: Any) -> Any:
+        return (time * 2 + earned) * half + cell // 2
+
+    first, second = number(0, 0, start), number(1, 0, start - stride)
+
+    def parts(state: Int[Array, ""]) -> tuple[Any, Any, Any]:
+        time, earned = state // (2 * half), state // half % 2
+        return time, earned, 2 * (state % half) + (start + time) % 2
+
+    def reset(key: PRNGKeyArray) -> tuple[Any, Any]:
+        return jnp.int32(first), jnp.int32(first)
+
+    def step(state: Int[Array, ""], action: Int[Array, ""], key: PRNGKeyArray) -> Step:
+        time, earned, cell = parts(state)
+        row, column = cell // stride, cell % stride
+        rows, columns = row + MOVES[:, 0], column + MOVES[:, 1]
+        legal = (rows >= 0) & (rows < side) & (columns >= 0) & (columns < side)
+        count = jnp.cumsum(legal.astype(jnp.int32))
+        drawn = jnp.argmax(count > jnp.floor(jax.random.uniform(key) * count[-1]).astype(jnp.int32))
+        move = jnp.where((time < 2) & legal[action], action, drawn)
+        right = (time == 1) & (action == RIGHT) & (cell == start - stride)
+        earned = jnp.where(right, 1, earned)
+        last = time == delay - 1
+        if early:
+            second = jnp.where(time == 1, jnp.where(right, -50.0, 50.0), 0.0)
+            reward = second + jnp.where(last & (earned == 1), 150.0, 0.0)
+        else:
+            reward = jnp.where(last, jnp.where(earned == 1, 100.0, 50.0), 0.0)
+        state = jnp.where(last, end, number(time + 1, earned, rows[move] * stride + columns[move]))
+        return Step(state, state, reward.astype(float), last, jnp.zeros_like(last))
+
+    def features(state: Int[Array, ""]) -> Float[Array, "f"]:
+        time, earned, cell = parts(state)
+        place = jnp.stack([cell // stride, cell % stride]).astype(float) / side - 0.5
+        return jnp.where(state == end, 0.0, jnp.concatenate([place, earned[None].astype(float)]))
+
+    return DiscreteEnv(
+        "trace-back",
+        4,
+        STATE,
+        reset,
+        step,
+        num_states=end + 1,
+        horizon=delay,
+        clocked=True,
+        solved=lambda q: prefers(q, first, UP) & prefers(q, second, RIGHT),
+        on_track=lambda states, actions: actions[0] == UP,
+        features=features,
+    )
