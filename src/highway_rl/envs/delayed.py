@@ -8,7 +8,7 @@ Paper: Sec. 6.2 (model-free toy tasks); the tasks are from the RUDDER paper (Arj
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +20,7 @@ from highway_rl.types import DiscreteEnv, Step
 
 STATE = jax.ShapeDtypeStruct((), np.int32)
 UP, RIGHT, DOWN, LEFT = range(4)
+GAP = (1.0, 0.36)
 MOVES = np.array([[-1, 0], [0, 1], [1, 0], [0, -1]], np.int32)
 """(row, column) of the four moves."""
 
@@ -103,5 +104,93 @@ def trace_back(*, delay: int = 20, placement: str = "early") -> DiscreteEnv:
         clocked=True,
         solved=lambda q: prefers(q, first, UP) & prefers(q, second, RIGHT),
         on_track=lambda states, actions: actions[0] == UP,
+        features=features,
+    )
+
+
+class Tree(NamedTuple):
+    """A Choice task's constants: where each node leads, and what each node adds, in the better subtree and the other."""
+
+    move: Float[np.ndarray, "j k"]
+    share: Float[np.ndarray, "2 j"]
+
+
+def choice_tree(width: int, spread: float, seed: int) -> Tree:
+    """Shares uniform in ±spread, rows of moves Dirichlet(1); shares are centred, so that no subtree gains by them."""
+    rng = seeded(seed)
+    move = rng.dirichlet(np.ones(width), width)
+    share = rng.uniform(-1.0, 1.0, (1, width)) * spread
+    left, right = np.linalg.eig(move.T)
+    settled = np.real(right[:, np.argmax(np.real(left))])
+    share = share - share @ (settled / settled.sum())[:, None]
+    return Tree(move, np.concatenate([share, share]))
+
+
+def choice(
+    *,
+    delay: int = 20,
+    width: int = 9,
+    spread: float = 1.0,
+    gap: float | None = None,
+    noise: tuple[float, float] = (0.0, 0.0),
+    seed: int = 0,
+) -> DiscreteEnv:
+    """Two subtrees, one better on average; after the first action chance alone decides, and all is paid at the leaf.
+
+    A subtree has `delay` levels of `width` nodes. Each step moves to a node of the next level (probabilities drawn from
+    Dirichlet(1)), and each node adds its share, uniform in ±`spread`, to a total that is paid at the end only. The total
+    is not part of the state. The better subtree (action 0) pays `gap` more; `noise` = (better, worse) are standard
+    deviations of what is added at the leaf.
+
+    The published task's constants are not known. The default gap, 0.35·delay^0.36 … see `GAP`, makes Monte Carlo
+    (rate 0.1, ε = 0.2, RUDDER's rule) need about the published number of episodes, 8,223 at delay 10, growing as
+    about delay^0.86.
+    """
+    delay = check_integer("delay", delay, 3, 10_000)
+    width = check_integer("width", width, 1, 1000)
+    tree = choice_tree(width, check_number("spread", spread, 0.0), seed)
+    more = GAP[0] * delay ** GAP[1] if gap is None else check_number("gap", gap, 0.0)
+    scale = np.array([check_number("noise", sd, 0.0) for sd in noise])
+    reach = np.cumsum(tree.move, axis=1)
+    reach[:, -1] = 2.0
+    end = 1 + 2 * width * (delay - 1)
+
+    def reset(key: PRNGKeyArray) -> tuple[Any, Any]:
+        return (jnp.int32(0), jnp.zeros((), float)), jnp.int32(0)
+
+    def step(state: Any, action: Int[Array, ""], key: PRNGKeyArray) -> Step:
+        here, total = state
+        inner = jnp.maximum(here - 1, 0)
+        level = jnp.where(here == 0, 0, 1 + inner // (2 * width))
+        branch = jnp.where(here == 0, jnp.minimum(action, 1), inner // width % 2)
+        node = jnp.where(here == 0, 0, inner % width)
+        draw = jax.random.uniform(key)
+        node = jnp.sum((jnp.asarray(reach, float)[node] <= draw).astype(jnp.int32))
+        total = total + jnp.asarray(tree.share, float)[branch, node]
+        last = level == delay - 1
+        extra = jnp.where(branch == 0, more, 0.0)
+        if scale.any():
+            extra = extra + jnp.asarray(scale, float)[branch] * jax.random.normal(jax.random.fold_in(key, 1))
+        there = jnp.where(last, end, 1 + level * 2 * width + branch * width + node).astype(jnp.int32)
+        reward = jnp.where(last, total + extra, 0.0)
+        return Step((there, total), there, reward, last, jnp.zeros_like(last))
+
+    def features(state: Int[Array, ""]) -> Float[Array, "f"]:
+        inner = jnp.maximum(state - 1, 0)
+        branch = jnp.where(state == 0, 2, inner // width % 2)
+        node = jnp.where(state == 0, width, inner % width)
+        return jnp.where(state == end, 0.0, jnp.concatenate([one_hot(branch, 2), one_hot(node, width)]))
+
+    return DiscreteEnv(
+        "choice",
+        2,
+        STATE,
+        reset,
+        step,
+        num_states=end + 1,
+        horizon=delay,
+        clocked=True,
+        solved=lambda q: prefers(q, 0, 0),
+        on_track=lambda states, actions: actions[0] == 0,
         features=features,
     )
