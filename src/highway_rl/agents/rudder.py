@@ -23,6 +23,7 @@ import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from highway_rl.agents import tabular
+from highway_rl.agents.learner import Learner
 from highway_rl.agents.tabular import Episode, TabularAgent
 from highway_rl.types import DiscreteEnv, record, static
 
@@ -83,7 +84,6 @@ def rudder_q_lambda(lam: Any = 0.9, *, epsilon: Any = 0.2, learning_rate: Any = 
 
 
 def start(env: DiscreteEnv, rudder: Rudder, key: PRNGKeyArray) -> Memory:
-    tabular.check_env(env)
     inputs = 2 * jax.eval_shape(env.features, env.observation).shape[0] + env.num_actions
     weights = init(inputs, rudder.units, key)
     rows = jnp.zeros((rudder.capacity, env.horizon), jnp.int32)
@@ -99,15 +99,29 @@ def start(env: DiscreteEnv, rudder: Rudder, key: PRNGKeyArray) -> Memory:
     )
 
 
+def learner(env: DiscreteEnv, rudder: Rudder) -> Learner:
+    """RUDDER in this environment, ready for `train`."""
+    tabular.check_env(env)
+
+    def episode(memory: Memory, count: Int[Array, ""], key: PRNGKeyArray) -> tuple[Memory, Array, Array]:
+        seen = tabular.collect(env, rudder.agent, memory.q, key)
+        memory = learn(env, rudder, memory, seen, count, jax.random.fold_in(key, 0))
+        return memory, memory.q, env.on_track(seen.state, seen.action)
+
+    return Learner(lambda key: start(env, rudder, key), episode, rudder.agent.epsilon)
+
+
 def init(inputs: int, units: int, key: PRNGKeyArray) -> Weights:
     """Weights N(0, 0.1²), cell bias N(0, 1), gate bias N(−3, 1)."""
-    keys = [jax.random.fold_in(key, i) for i in range(5)]
+    sizes = (inputs * units, units, units * units, units, units)
+    draw = jax.random.normal(key, (1 << (sum(sizes) - 1).bit_length(),))
+    cell, cell_bias, gate, gate_bias, out, _ = jnp.split(draw, [sum(sizes[: i + 1]) for i in range(5)])
     return Weights(
-        0.1 * jax.random.normal(keys[0], (inputs, units)),
-        jax.random.normal(keys[1], (units,)),
-        0.1 * jax.random.normal(keys[2], (units, units)),
-        jax.random.normal(keys[3], (units,)) - 3.0,
-        0.1 * jax.random.normal(keys[4], (units,)),
+        0.1 * cell.reshape(inputs, units),
+        cell_bias,
+        0.1 * gate.reshape(units, units),
+        gate_bias - 3.0,
+        0.1 * out,
         jnp.zeros((), float),
     )
 

@@ -19,9 +19,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from highway_rl.agents.learner import Learner
 from highway_rl.agents.replay import Episodes, Replay, empty, replay_updates, store
 from highway_rl.core import targets as rules
-from highway_rl.core.backup import TO_END, Backup
+from highway_rl.core.backup import Backup
 from highway_rl.core.bootstrap import EpsilonGreedy
 from highway_rl.core.checks import check_unit_interval
 from highway_rl.core.targets import TargetRule, Trajectory, targets
@@ -92,15 +93,17 @@ def behave(q: Float[Array, "a"], epsilon: Any, draw: Float[Array, ""]) -> tuple[
 def collect(env: DiscreteEnv, agent: TabularAgent, q: Float[Array, "s a"], key: PRNGKeyArray) -> Episode:
     """One episode under the ε-greedy policy of q. Nothing is worth anything after the horizon.
 
-    Scalar draws inside the loop compile several times faster than one array of them.
+    A step needs one key: its own two words are as random as what is drawn from it, and serve for the action. Drawing
+    inside the loop compiles several times faster than drawing an array before it.
     """
     state, obs = env.reset(jax.random.fold_in(key, 0))
 
     def step(carry: Any, time: Int[Array, ""]) -> tuple[Any, Episode]:
         state, obs, over = carry
-        draw = jax.random.uniform(jax.random.fold_in(key, 2 * time + 1))
+        step_key = jax.random.fold_in(key, time + 1)
+        draw = (jax.random.key_data(step_key)[0] >> 8).astype(float) * 2.0**-24
         action, probability = behave(q[obs], agent.epsilon, draw)
-        new = env.step(state, action, jax.random.fold_in(key, 2 * time + 2))
+        new = env.step(state, action, step_key)
         reward = jnp.where(over, 0.0, new.reward)
         discount = jnp.where(over | new.terminated, 0.0, jnp.asarray(agent.discount, float))
         row = Episode(obs, action, reward, discount, probability, new.obs, ~over)
@@ -130,6 +133,18 @@ def learn_episode(agent: TabularAgent, q: Float[Array, "s a"], episode: Episode)
     now = jnp.take_along_axis(rows, episode.action[:, None], 1)[:, 0]
     rate = jnp.where(episode.valid, jnp.asarray(agent.learning_rate, q.dtype), 0.0)
     return q.at[episode.state, episode.action].add(rate * (goal - now))
+
+
+def learner(env: DiscreteEnv, agent: TabularAgent) -> Learner:
+    """The agent in this environment, ready for `train`."""
+    check_env(env, agent)
+
+    def episode(memory: Memory, count: Int[Array, ""], key: PRNGKeyArray) -> tuple[Memory, Array, Array]:
+        seen = collect(env, agent, memory.q, key)
+        memory = learn(agent, memory, seen, count, jax.random.fold_in(key, 0) if agent.replay else key)
+        return memory, memory.q, env.on_track(seen.state, seen.action)
+
+    return Learner(lambda key: start(env, agent), episode, agent.epsilon)
 
 
 def highway_q_learning(

@@ -8,6 +8,7 @@ Paper: Sec. 6.2 (model-free toy tasks); the tasks are from the RUDDER paper (Arj
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import jax
@@ -20,7 +21,6 @@ from highway_rl.types import DiscreteEnv, Step
 
 STATE = jax.ShapeDtypeStruct((), np.int32)
 UP, RIGHT, DOWN, LEFT = range(4)
-GAP = (1.0, 0.36)
 MOVES = np.array([[-1, 0], [0, 1], [1, 0], [0, -1]], np.int32)
 """(row, column) of the four moves."""
 
@@ -109,21 +109,24 @@ def trace_back(*, delay: int = 20, placement: str = "early") -> DiscreteEnv:
 
 
 class Tree(NamedTuple):
-    """A Choice task's constants: where each node leads, and what each node adds, in the better subtree and the other."""
+    """A Choice task's constants: where each node leads, what it adds, and the deviation of the total."""
 
     move: Float[np.ndarray, "j k"]
-    share: Float[np.ndarray, "2 j"]
+    share: Float[np.ndarray, " j"]
+    deviation: float
 
 
-def choice_tree(width: int, spread: float, seed: int) -> Tree:
-    """Shares uniform in ±spread, rows of moves Dirichlet(1); shares are centred, so that no subtree gains by them."""
+def choice_tree(delay: int, width: int, spread: float, seed: int) -> Tree:
+    """Moves Dirichlet(1) and shares uniform in ±spread, centred; the deviation is exact, by backward recursion."""
     rng = seeded(seed)
     move = rng.dirichlet(np.ones(width), width)
-    share = rng.uniform(-1.0, 1.0, (1, width)) * spread
-    left, right = np.linalg.eig(move.T)
-    settled = np.real(right[:, np.argmax(np.real(left))])
-    share = share - share @ (settled / settled.sum())[:, None]
-    return Tree(move, np.concatenate([share, share]))
+    share = rng.uniform(-spread, spread, width)
+    settled = np.linalg.matrix_power(move, 64)[0]
+    share = share - settled @ share
+    mean, square = np.zeros(width), np.zeros(width)
+    for _ in range(delay):
+        mean, square = move @ (share + mean), move @ (share**2 + 2 * share * mean + square)
+    return Tree(move, share, float(np.sqrt(square[0] - mean[0] ** 2)))
 
 
 def choice(
@@ -142,14 +145,15 @@ def choice(
     is not part of the state. The better subtree (action 0) pays `gap` more; `noise` = (better, worse) are standard
     deviations of what is added at the leaf.
 
-    The published task's constants are not known. The default gap, 0.35·delay^0.36 … see `GAP`, makes Monte Carlo
-    (rate 0.1, ε = 0.2, RUDDER's rule) need about the published number of episodes, 8,223 at delay 10, growing as
-    about delay^0.86.
+    The published task's constants are not known. By default gap = σ / (4.4 + 2.3·log₁₀(delay/10)), σ the deviation of the
+    total: then Monte Carlo (rate 0.1, ε = 0.2, solved by a moving average of rate 0.001) needs about the published
+    number of episodes, 8,223 at delay 10, growing as about delay^0.86.
     """
     delay = check_integer("delay", delay, 3, 10_000)
     width = check_integer("width", width, 1, 1000)
-    tree = choice_tree(width, check_number("spread", spread, 0.0), seed)
-    more = GAP[0] * delay ** GAP[1] if gap is None else check_number("gap", gap, 0.0)
+    tree = choice_tree(delay, width, check_number("spread", spread, 0.0), seed)
+    usual = tree.deviation / (4.4 + 2.3 * math.log10(delay / 10))
+    more = usual if gap is None else check_number("gap", gap, 0.0)
     scale = np.array([check_number("noise", sd, 0.0) for sd in noise])
     reach = np.cumsum(tree.move, axis=1)
     reach[:, -1] = 2.0
@@ -166,7 +170,7 @@ def choice(
         node = jnp.where(here == 0, 0, inner % width)
         draw = jax.random.uniform(key)
         node = jnp.sum((jnp.asarray(reach, float)[node] <= draw).astype(jnp.int32))
-        total = total + jnp.asarray(tree.share, float)[branch, node]
+        total = total + jnp.asarray(tree.share, float)[node]
         last = level == delay - 1
         extra = jnp.where(branch == 0, more, 0.0)
         if scale.any():
