@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray
 
 from highway_rl.types import DiscreteEnv
 
@@ -36,8 +36,8 @@ class Learner(NamedTuple):
 
 
 class Learned(NamedTuple):
-    """Per seed: what was kept of the memory, the episode that solved the task under each rule (`NEVER` if none), and the
-    share of all episodes after which the greedy policy was optimal."""
+    """Per seed: what was kept of the memory, the episode that solved the task under each rule (`NEVER` if none), and
+    the share of all episodes after which the greedy policy was optimal."""
 
     kept: Any
     greedy: Int[Array, "seed"]
@@ -66,7 +66,7 @@ def trainer(
     average_rate: float = 0.01,
     until: str = "solved",
     keep: Callable[[Any], Any] = lambda memory: memory,
-) -> Callable[[PRNGKeyArray], Learned]:
+) -> Callable[[Key[Array, "*groups seeds"]], Learned]:
     """A compiled function from seeds' keys to what they learned.
 
     Keys of shape [seeds] run side by side; of shape [groups, seeds] group after group, which needs less memory and
@@ -102,7 +102,7 @@ def trainer(
         seeds, count = carry
         return jax.vmap(advance, in_axes=(0, None))(seeds, count), count + 1
 
-    def run(keys: PRNGKeyArray) -> Learned:
+    def run(keys: Key[Array, "seeds"]) -> Learned:
         seeds, count = jax.lax.while_loop(go_on, more, (jax.vmap(begin)(keys), jnp.int32(0)))
         share = seeds.right.astype(float) / jnp.maximum(count, 1).astype(float)
         return Learned(jax.vmap(keep)(seeds.memory), seeds.greedy, seeds.average, share, count)

@@ -12,14 +12,13 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt32
 
 from highway_rl.core.backup import combine_returns
 from highway_rl.core.bootstrap import value_of
 from highway_rl.core.returns import lookahead, returns_from_start
 from highway_rl.core.targets import TargetRule
 from highway_rl.types import record, static
-
 
 BLOCK = 32
 NEVER = 2**31 - 1
@@ -76,11 +75,11 @@ def store(replay: Replay, kept: Episodes, episode: Any, num_actions: int, count:
     last = jnp.zeros_like(episode.valid)
     to_end = lookahead(episode.reward, episode.discount, last, (horizon,))[0].reward
 
-    def put(ring: Array, row: Array) -> Array:
+    def put(ring: Array, row: Any) -> Array:
         return jax.lax.dynamic_update_slice(ring, row, (place * horizon,))
 
-    length = jnp.sum(episode.valid.astype(jnp.int32))
-    longer = jnp.where(jnp.arange(replay.capacity) >= place, length - kept.length[place], 0)
+    length = jnp.sum(episode.valid, dtype=jnp.int32)
+    longer = jnp.where(jnp.arange(replay.capacity, dtype=jnp.int32) >= place, length - kept.length[place], 0)
     return Episodes(
         put(kept.pair, jnp.maximum(pair, 0)),
         put(kept.to_end, to_end),
@@ -132,9 +131,9 @@ def choose(replay: Replay, kept: Episodes, count: Int[Array, ""], key: PRNGKeyAr
         jnp.full((replay.updates, blocks), NEVER, jnp.int32),
         jnp.zeros(replay.updates, jnp.int32),
     )
-    words, ends, total = jax.lax.fori_loop(0, used, note, start)
+    words, ends, total = jax.lax.fori_loop(jnp.int32(0), used, note, start)
     rank, some = distinct(draws[:, 1:], total)
-    block = jnp.sum((ends[:, None, :] <= rank[:, :, None]).astype(jnp.int32), axis=-1)
+    block = jnp.sum(ends[:, None, :] <= rank[:, :, None], axis=-1, dtype=jnp.int32)
     block = jnp.minimum(block, blocks - 1)
     before = jnp.where(block > 0, jnp.take_along_axis(ends, jnp.maximum(block - 1, 0), axis=1), 0)
     policy = block * BLOCK + nth_bit(jnp.take_along_axis(words, block, axis=1), rank - before)
@@ -144,7 +143,7 @@ def choose(replay: Replay, kept: Episodes, count: Int[Array, ""], key: PRNGKeyAr
     return Chosen(pair, episodes * horizon + time[:, None, None], left)
 
 
-def nth_bit(word: Int[Array, "*b"], n: Int[Array, "*b"]) -> Int[Array, "*b"]:
+def nth_bit(word: UInt32[Array, "*b"], n: Int[Array, "*b"]) -> Int[Array, "*b"]:
     """The place of the n-th set bit of a 32-bit word, counted from 0, by halving."""
     place = jnp.zeros_like(n)
     for half in (16, 8, 4, 2, 1):
@@ -172,7 +171,7 @@ def distinct(draws: Float[Array, "u m"], count: Int[Array, "u"]) -> tuple[Int[Ar
             rank = jnp.where(earlier == rank, -1, rank)
         rank = jnp.where(rank < 0, j, rank)
         ranks.append(rank if not ranks else jnp.where(i < count, rank, ranks[0]))
-    return jnp.stack(ranks, axis=1), jnp.arange(size) < count[:, None]
+    return jnp.stack(ranks, axis=1), jnp.arange(size, dtype=jnp.int32) < count[:, None]
 
 
 def replay_updates(
@@ -205,9 +204,9 @@ def highway_target(
         return rows.reshape(*one.step.shape, horizon)
 
     follow = slices(kept.pair)
-    acted = (follow[..., None] % num_actions == jnp.arange(num_actions)).astype(q.dtype)
+    acted = (follow[..., None] % num_actions == jnp.arange(num_actions, dtype=jnp.int32)).astype(q.dtype)
     next_value = value_of(rule.bootstrap, q[follow // num_actions], acted)
-    inside = jnp.arange(1, horizon + 1) < one.left[..., None]
+    inside = jnp.arange(1, horizon + 1, dtype=jnp.int32) < one.left[..., None]
     powers = jnp.where(inside, discount, 0.0)
     single = returns_from_start(kept.to_end[one.step], slices(kept.to_end), next_value, powers)
     weight = (one.left > 0).astype(q.dtype)
@@ -218,7 +217,9 @@ def highway_target(
     reference = returns[:, min(gate_depth, horizon) - 1] if gate_depth else jnp.full(returns.shape[:1], value)
     gated = returns if picked == list(range(horizon)) else returns[:, jnp.array(picked)]
     if all(isinstance(a, float) and a == math.inf for a in (backup.depth_alpha, backup.policy_alpha)):
-        return combine_returns(backup, gated, reference)  # a repeated return or policy does not change a maximum
+        # A repeated return or policy does not change a maximum: no masks.
+        return jnp.asarray(combine_returns(backup, gated, reference))
     left = one.left.max(1)
-    real = jnp.arange(1, horizon + 1) <= left[:, None]
-    return combine_returns(backup, gated, reference, policy_mask=left > 0, depth_mask=real[:, jnp.array(picked)])
+    real = jnp.arange(1, horizon + 1, dtype=jnp.int32) <= left[:, None]
+    real = real[:, jnp.array(picked)]
+    return jnp.asarray(combine_returns(backup, gated, reference, policy_mask=left > 0, depth_mask=real))

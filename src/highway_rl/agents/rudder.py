@@ -2,8 +2,8 @@
 
     r'ₜ = gₜ − gₜ₋₁ + (R − g_{T−1}) / T          so that Σₜ r'ₜ = R, the return of the episode
 
-gₜ is the prediction after step t. Any tabular agent learns from r' instead of r. With discount 0 its target is r' itself,
-the Q-value estimation of the RUDDER paper; with a trace and discount 1 it is RUDDER on top of Q(λ).
+gₜ is the prediction after step t. Any tabular agent learns from r' instead of r. With discount 0 its target is r'
+itself, the Q-value estimation of the RUDDER paper; with a trace and discount 1 it is RUDDER on top of Q(λ).
 
 The LSTM has neither forget nor output gate; its cell input looks at the input only, its input gate at the past only
 (settings of the RUDDER authors' demonstration code). Differences: the input is the step's action with the state it led
@@ -39,7 +39,7 @@ class Rudder:
     batch: int = static(default=8)
     wait: int = static(default=256)
     interval: int = static(default=25)
-    updates: int = static(default=50)
+    updates: int = static(default=20)
     capacity: int = static(default=2048)
 
     def __post_init__(self) -> None:
@@ -99,7 +99,7 @@ def start(env: DiscreteEnv, rudder: Rudder, key: PRNGKeyArray) -> Memory:
     )
 
 
-def learner(env: DiscreteEnv, rudder: Rudder) -> Learner:
+def learner(env: Any, rudder: Rudder) -> Learner:
     """RUDDER in this environment, ready for `train`."""
     tabular.check_env(env)
 
@@ -133,7 +133,7 @@ def _optimiser(rudder: Rudder) -> optax.GradientTransformation:
 def inputs(env: DiscreteEnv, state: Array, action: Array, next_state: Array) -> Float[Array, "t f"]:
     """What the LSTM sees of each step: the new state, its change, the action."""
     features = jax.vmap(env.features)
-    acted = (action[:, None] == jnp.arange(env.num_actions)).astype(float)
+    acted = (action[:, None] == jnp.arange(env.num_actions, dtype=jnp.int32)).astype(float)
     return jnp.concatenate([features(next_state), features(next_state) - features(state), acted], axis=1)
 
 
@@ -189,7 +189,7 @@ def learn(
 
 def train(env: DiscreteEnv, rudder: Rudder, memory: Memory, stored: Int[Array, ""], key: PRNGKeyArray) -> tuple:
     """One round: `updates` Adam steps on batches drawn from the stored episodes."""
-    held = jnp.arange(rudder.capacity) < stored
+    held = jnp.arange(rudder.capacity, dtype=jnp.int32) < stored
     mean = jnp.mean(memory.total, where=held)
     deviation = jnp.maximum(jnp.std(memory.total, where=held), 1e-6)
 
@@ -204,5 +204,7 @@ def train(env: DiscreteEnv, rudder: Rudder, memory: Memory, stored: Int[Array, "
         step, optimiser = _optimiser(rudder).update(gradient, optimiser, weights)
         return (optax.apply_updates(weights, step), optimiser), None
 
-    (weights, optimiser), _ = jax.lax.scan(update, (memory.weights, memory.optimiser), jnp.arange(rudder.updates))
+    (weights, optimiser), _ = jax.lax.scan(
+        update, (memory.weights, memory.optimiser), jnp.arange(rudder.updates, dtype=jnp.int32)
+    )
     return weights, optimiser, jnp.stack([mean, deviation])

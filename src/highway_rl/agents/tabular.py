@@ -75,7 +75,9 @@ def check_env(env: Any, agent: TabularAgent | None = None) -> None:
             "an environment whose observation is a state number, such as trace-back, choice, grid-world, watch-repair"
         )
     if agent is not None and agent.replay is not None and not env.clocked:
-        raise ValueError(f"environment {env.name!r} meets states twice in an episode; allowed with replay: clocked ones")
+        raise ValueError(
+            f"environment {env.name!r} meets states twice in an episode; allowed with replay: clocked ones"
+        )
 
 
 def start(env: DiscreteEnv, agent: TabularAgent) -> Memory:
@@ -109,13 +111,11 @@ def collect(env: DiscreteEnv, agent: TabularAgent, q: Float[Array, "s a"], key: 
         row = Episode(obs, action, reward, discount, probability, new.obs, ~over)
         return (new.state, new.obs, over | new.terminated | new.truncated), row
 
-    _, episode = jax.lax.scan(step, (state, obs, jnp.bool_(False)), jnp.arange(env.horizon))
+    _, episode = jax.lax.scan(step, (state, obs, jnp.bool_(False)), jnp.arange(env.horizon, dtype=jnp.int32))
     return episode
 
 
-def learn(
-    agent: TabularAgent, memory: Memory, episode: Episode, count: Int[Array, ""], key: PRNGKeyArray
-) -> Memory:
+def learn(agent: TabularAgent, memory: Memory, episode: Episode, count: Int[Array, ""], key: PRNGKeyArray) -> Memory:
     """The table after one more episode; `count` is how many came before."""
     if agent.replay is None or memory.episodes is None:
         return Memory(learn_episode(agent, memory.q, episode), None)
@@ -126,16 +126,19 @@ def learn(
 
 def learn_episode(agent: TabularAgent, q: Float[Array, "s a"], episode: Episode) -> Float[Array, "s a"]:
     """Q(sₜ,aₜ) += rate · (targetₜ − Q(sₜ,aₜ)) for every step of the episode at once."""
-    last = ~jnp.roll(episode.valid, -1) | (jnp.arange(episode.valid.shape[0]) == episode.valid.shape[0] - 1)
-    data = Trajectory(episode.action, episode.reward, episode.discount, last, episode.behaviour)
+    last = ~jnp.roll(episode.valid, -1) | (
+        jnp.arange(episode.valid.shape[0], dtype=jnp.int32) == episode.valid.shape[0] - 1
+    )
+    action = episode.action.astype(int)
+    data = Trajectory(action, episode.reward, episode.discount, last, episode.behaviour)
     rows = q[episode.state]
     goal = targets(agent.rule, data, rows, q[episode.next_state])
-    now = jnp.take_along_axis(rows, episode.action[:, None], 1)[:, 0]
+    now = jnp.take_along_axis(rows, action[:, None], 1)[:, 0]
     rate = jnp.where(episode.valid, jnp.asarray(agent.learning_rate, q.dtype), 0.0)
     return q.at[episode.state, episode.action].add(rate * (goal - now))
 
 
-def learner(env: DiscreteEnv, agent: TabularAgent) -> Learner:
+def learner(env: Any, agent: TabularAgent) -> Learner:
     """The agent in this environment, ready for `train`."""
     check_env(env, agent)
 

@@ -106,7 +106,8 @@ def returns_from_start(
         Gⁿₜ = G^∞ₜ + γⁿ (V(sₜ₊ₙ) − G^∞ₜ₊ₙ)
 
     `discount` is γⁿ, and 0 at depths that reach or pass the end. One subtraction per depth instead of a sum.
-    >>> returns_from_start(np.array(0.25), np.array([0.5, 1, 0]), np.array([8.0, 4, 0]), np.array([0.5, 0.25, 0])).tolist()
+    >>> later, value, discount = np.array([0.5, 1, 0]), np.array([8.0, 4, 0]), np.array([0.5, 0.25, 0])
+    >>> returns_from_start(np.array(0.25), later, value, discount).tolist()
     [4.0, 1.0, 0.25]
     """
     return to_end[..., None] + discount * (next_value - to_end_later)

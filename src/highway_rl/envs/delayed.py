@@ -28,12 +28,12 @@ MOVES = np.array([[-1, 0], [0, 1], [1, 0], [0, -1]], np.int32)
 def prefers(q: Float[Array, "s a"], state: Any, action: Any) -> Bool[Array, ""]:
     """Whether the action is the one best action at this state: ties do not count."""
     values = q[state]
-    others = jnp.where(jnp.arange(values.shape[0]) == action, -jnp.inf, values)
+    others = jnp.where(jnp.arange(values.shape[0], dtype=jnp.int32) == action, -jnp.inf, values)
     return values[action] > others.max()
 
 
 def one_hot(index: Int[Array, ""], size: int) -> Float[Array, "n"]:
-    return (index == jnp.arange(size)).astype(float)
+    return (index == jnp.arange(size, dtype=jnp.int32)).astype(float)
 
 
 def trace_back(*, delay: int = 20, placement: str = "early") -> DiscreteEnv:
@@ -74,9 +74,9 @@ def trace_back(*, delay: int = 20, placement: str = "early") -> DiscreteEnv:
         row, column = cell // stride, cell % stride
         rows, columns = row + MOVES[:, 0], column + MOVES[:, 1]
         legal = (rows >= 0) & (rows < side) & (columns >= 0) & (columns < side)
-        count = jnp.cumsum(legal.astype(jnp.int32))
-        drawn = jnp.argmax(count > jnp.floor(jax.random.uniform(key) * count[-1]).astype(jnp.int32))
-        move = jnp.where((time < 2) & legal[action], action, drawn)
+        count = jnp.cumsum(legal, dtype=jnp.int32)
+        drawn = jnp.argmax(count > jnp.floor(jax.random.uniform(key) * count[-1].astype(float)).astype(jnp.int32))
+        move = jnp.where((time < 2) & legal[action], action, drawn.astype(jnp.int32))
         right = (time == 1) & (action == RIGHT) & (cell == start - stride)
         earned = jnp.where(right, 1, earned)
         last = time == delay - 1
@@ -89,7 +89,7 @@ def trace_back(*, delay: int = 20, placement: str = "early") -> DiscreteEnv:
         return Step(state, state, reward.astype(float), last, jnp.zeros_like(last))
 
     def features(state: Int[Array, ""]) -> Float[Array, "f"]:
-        time, earned, cell = parts(state)
+        _, earned, cell = parts(state)
         place = jnp.stack([cell // stride, cell % stride]).astype(float) / side - 0.5
         return jnp.where(state == end, 0.0, jnp.concatenate([place, earned[None].astype(float)]))
 
@@ -140,13 +140,13 @@ def choice(
 ) -> DiscreteEnv:
     """Two subtrees, one better on average; after the first action chance alone decides, and all is paid at the leaf.
 
-    A subtree has `delay` levels of `width` nodes. Each step moves to a node of the next level (probabilities drawn from
-    Dirichlet(1)), and each node adds its share, uniform in ±`spread`, to a total that is paid at the end only. The total
-    is not part of the state. The better subtree (action 0) pays `gap` more; `noise` = (better, worse) are standard
-    deviations of what is added at the leaf.
+    A subtree has `delay` levels of `width` nodes. Each step moves to a node of the next level (probabilities drawn
+    from Dirichlet(1)), and each node adds its share, uniform in ±`spread`, to a total that is paid at the end only.
+    The total is not part of the state. The better subtree (action 0) pays `gap` more; `noise` = (better, worse) are
+    standard deviations of what is added at the leaf.
 
-    The published task's constants are not known. By default gap = σ / (4.4 + 2.3·log₁₀(delay/10)), σ the deviation of the
-    total: then Monte Carlo (rate 0.1, ε = 0.2, solved by a moving average of rate 0.001) needs about the published
+    The published task's constants are not known. By default gap = σ / (4.4 + 2.3·log₁₀(delay/10)), σ the deviation of
+    the total: then Monte Carlo (rate 0.1, ε = 0.2, solved by a moving average of rate 0.001) needs about the published
     number of episodes, 8,223 at delay 10, growing as about delay^0.86.
     """
     delay = check_integer("delay", delay, 3, 10_000)
@@ -169,7 +169,7 @@ def choice(
         branch = jnp.where(here == 0, jnp.minimum(action, 1), inner // width % 2)
         node = jnp.where(here == 0, 0, inner % width)
         draw = jax.random.uniform(key)
-        node = jnp.sum((jnp.asarray(reach, float)[node] <= draw).astype(jnp.int32))
+        node = jnp.sum(jnp.asarray(reach, float)[node] <= draw, dtype=jnp.int32)
         total = total + jnp.asarray(tree.share, float)[node]
         last = level == delay - 1
         extra = jnp.where(branch == 0, more, 0.0)

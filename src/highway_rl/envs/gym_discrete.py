@@ -45,4 +45,4 @@ def register() -> None:
     """Make the tasks known to Gymnasium, once."""
     for task, name in IDS.items():
         if f"highway_rl/{name}-v0" not in gymnasium.registry:
-            gymnasium.register(f"highway_rl/{name}-v0", entry_point=GymDiscrete, kwargs={"task": task})
+            gymnasium.register(f"highway_rl/{name}-v0", entry_point=f"{__name__}:GymDiscrete", kwargs={"task": task})

@@ -48,7 +48,11 @@ def grid_world(*, delay: int = 8) -> DiscreteEnv:
         there = row * SIDE + column
         visited = jnp.where(there == goal, 1, visited)
         last = time == steps - 1
-        return jnp.where(last, end, ((time + 1) * 2 + visited) * cells + there).astype(jnp.int32), (there, visited, last)
+        return jnp.where(last, end, ((time + 1) * 2 + visited) * cells + there).astype(jnp.int32), (
+            there,
+            visited,
+            last,
+        )
 
     def step(state: Int[Array, ""], action: Int[Array, ""], key: PRNGKeyArray) -> Step:
         time, _, cell = parts(state)
@@ -106,8 +110,8 @@ def watch_repair(*, delay: int = 50, deviation: tuple[float, ...] | None = None)
 
     A watch of one of four brands arrives; action 1 repairs it, 0 leaves it (return 0). A repaired one is sold at
     the end, minus the repair and delivery costs of its brand (normal) and of the events on the way, which are seen as
-    they happen. The prices are such that brands 1 and 2 gain 3.5 on average and brands 0 and 3 lose 1.5: at delay 50 the
-    prices 18, 28, 31, 59 of the RUDDER authors' code. `deviation` replaces the four deviations of the repair cost.
+    they happen. The prices are such that brands 1 and 2 gain 3.5 on average and brands 0 and 3 lose 1.5: at delay 50
+    the prices 18, 28, 31, 59 of the RUDDER authors' code. `deviation` replaces the four deviations of the repair cost.
     The state is (time, event, repaired, brand).
     """
     delay = check_integer("delay", delay, 3, 10_000)
