@@ -14,7 +14,9 @@ def test_redistributed_reward_sums_to_the_return():
     prediction = jax.random.normal(jax.random.key(0), (7,))
     reward = rudder.redistribute(prediction, jnp.asarray(3.5))
     np.testing.assert_allclose(reward.sum(), 3.5, atol=1e-12)
-    np.testing.assert_allclose(reward - reward.mean(), jnp.diff(prediction, prepend=0.0) - prediction[-1] / 7, atol=1e-12)
+    np.testing.assert_allclose(
+        reward - reward.mean(), jnp.diff(prediction, prepend=0.0) - prediction[-1] / 7, atol=1e-12
+    )
 
 
 def test_prediction_is_the_recursion():
@@ -63,7 +65,9 @@ def test_agents_with_a_replay_are_refused():
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(("task", "delay", "limit", "rate"), [("trace-back", 15, 2500, 0.01), ("choice", 10, 8000, 0.001)])
+@pytest.mark.parametrize(
+    ("task", "delay", "limit", "rate"), [("trace-back", 15, 2500, 0.01), ("choice", 10, 8000, 0.001)]
+)
 @pytest.mark.parametrize("make", [rudder.rudder, rudder.rudder_q_lambda])
 def test_it_solves_the_papers_tasks(task, delay, limit, rate, make):
     """Must hold: medians of at most 2,500 episodes on Trace Back and 8,000 on Choice."""
