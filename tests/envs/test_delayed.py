@@ -49,13 +49,13 @@ def test_every_task_is_clocked_and_ends_on_time(name):
 @pytest.mark.parametrize("delay", [3, 6, 20])
 def test_trace_back_pays_for_up_then_right(placement, good, bad, delay):
     env = make_task("trace-back", delay=delay, placement=placement)
-    for first in range(4):
-        for second in range(4):
-            actions = [first, second] + [UP] * (delay - 2)
-            _, rewards, _ = play(env, actions, jax.random.key(first * 4 + second))
-            want = np.zeros(delay)
-            want[1], want[-1] = good if (first, second) == (UP, RIGHT) else bad
-            np.testing.assert_array_equal(rewards, want)
+    pairs = [(first, second) for first in range(4) for second in range(4)]
+    actions = np.array([[*pair, *[UP] * (delay - 2)] for pair in pairs])
+    _, rewards, _ = jax.vmap(lambda a, k: play(env, a, k))(actions, jax.random.split(jax.random.key(0), 16))
+    want = np.zeros((16, delay))
+    for i, pair in enumerate(pairs):
+        want[i, 1], want[i, -1] = good if pair == (UP, RIGHT) else bad
+    np.testing.assert_array_equal(rewards, want)
 
 
 def test_trace_back_moves_as_told_twice_and_at_random_after():
@@ -108,7 +108,7 @@ def test_grid_world_pays_half_the_time_at_the_bomb():
         ("trace-back", {"delay": 2}, "delay is 2; allowed: an integer from 3"),
         ("choice", {"delay": 0}, "delay is 0; allowed: an integer from 3"),
         ("grid-world", {"delay": 31}, "delay is 31; allowed: an integer from 3 to 30"),
-        ("watch-repair", {"delay": 2.5}, "delay is 2.5; allowed"),
+        ("watch-repair", {"delay": 10_001}, "delay is 10001; allowed"),
         ("trace-back", {"placement": "late"}, "placement is 'late'; allowed: early, end"),
         ("choice", {"gap": -1.0}, "gap is -1.0; allowed"),
         ("choice", {"size": 3}, "choice has no option 'size': it takes delay"),

@@ -118,6 +118,7 @@ def choose(replay: Replay, kept: Episodes, count: Int[Array, ""], key: PRNGKeyAr
 
     def note(block: Int[Array, ""], noted: Any) -> Any:
         words, ends, total = noted
+        block = jnp.asarray(block, jnp.int32)
         rows = jax.lax.dynamic_slice(kept.pair_at, (jnp.int32(0), block * width), (horizon, width))[time]
         met = (rows == pair[:, None]).reshape(replay.updates, BLOCK, replay.rollouts).any(-1)
         word = jnp.sum(met.astype(jnp.uint32) << place, axis=1, dtype=jnp.uint32)

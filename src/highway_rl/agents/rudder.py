@@ -201,7 +201,8 @@ def train(env: DiscreteEnv, rudder: Rudder, memory: Memory, stored: Int[Array, "
             memory.state[rows], memory.action[rows], memory.next_state[rows]
         )
         gradient = jax.grad(loss)(weights, x, (memory.total[rows] - mean) / deviation)
-        step, optimiser = _optimiser(rudder).update(gradient, optimiser, weights)
+        with jax.numpy_dtype_promotion("standard"):  # optax raises floats to its own step count
+            step, optimiser = _optimiser(rudder).update(gradient, optimiser, weights)
         return (optax.apply_updates(weights, step), optimiser), None
 
     (weights, optimiser), _ = jax.lax.scan(
