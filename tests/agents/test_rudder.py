@@ -10,6 +10,14 @@ from highway_rl.agents.learner import NEVER, trainer
 from highway_rl.envs import make_task
 
 
+@pytest.fixture(scope="module", autouse=True)
+def quick_compilation():
+    """Compiling is what takes the time of these small programs, so they are compiled without optimisation."""
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
+
+
 def test_redistributed_reward_sums_to_the_return():
     prediction = jax.random.normal(jax.random.key(0), (7,))
     reward = rudder.redistribute(prediction, jnp.asarray(3.5))
@@ -41,12 +49,14 @@ def solved():
     return train, keys, train(keys)
 
 
+@pytest.mark.xdist_group("rudder")
 def test_it_solves_a_short_trace_back(solved):
     _, _, result = solved
     assert np.median(result.greedy) < 600 < NEVER
     assert np.asarray(result.greedy).min() >= 64
 
 
+@pytest.mark.xdist_group("rudder")
 def test_seeds_differ_and_repeat(solved):
     train, keys, result = solved
     assert not np.array_equal(result.kept.weights.cell[0], result.kept.weights.cell[1])

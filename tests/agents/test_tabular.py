@@ -19,6 +19,14 @@ from highway_rl.types import DiscreteEnv, Env, Step
 STATE = jax.ShapeDtypeStruct((), np.int32)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def quick_compilation():
+    """Compiling is what takes the time of these small programs, so they are compiled without optimisation."""
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
+
+
 def probe(steps: int, reward, *, start: int = 2) -> DiscreteEnv:
     """A corridor of `steps` states whose action says what it pays: `reward(time, action, last)`."""
 
@@ -71,9 +79,9 @@ def test_highway_probe_is_exact(settings):
 
 def filled(env, agent, q, episodes):
     """The memory after some episodes, and the episodes themselves."""
-    seen = jax.vmap(lambda key: tabular.collect(env, tabular.q_learning(epsilon=1.0), q, key))(
-        jax.random.split(jax.random.key(5), episodes)
-    )
+    explore = tabular.q_learning(epsilon=1.0)
+    keys = jax.random.split(jax.random.key(5), episodes)
+    seen = jax.jit(jax.vmap(lambda key: tabular.collect(env, explore, q, key)))(keys)
 
     def put(kept, xs):
         count, episode = xs
@@ -106,10 +114,11 @@ def test_forward_view_is_offline_traces(kind):
         "monte carlo": tabular.monte_carlo(),
     }[kind]
     lam = 1.0 if kind == "monte carlo" else 0.9
+    learn = jax.jit(lambda q, e: tabular.learn_episode(agent, q, e))
     for _ in range(5):
         e = random_episode(rng, 12, 20, 3)
         q = rng.normal(size=(20, 3))
-        got = np.asarray(tabular.learn_episode(agent, jnp.asarray(q), e))
+        got = np.asarray(learn(jnp.asarray(q), e))
         change, trace = np.zeros_like(q), np.zeros_like(q)
         s, a, r, g, n = (np.asarray(x) for x in (e.state, e.action, e.reward, e.discount, e.next_state))
         for t in range(12):
@@ -159,8 +168,9 @@ def test_highway_updates_are_the_papers(rollouts, alpha, gate):
     q = jnp.asarray(rng.normal(size=(env.num_states, 4)) * 20)
     kept, seen = filled(env, agent, q, 40)
     raw = {"state": np.asarray(seen.state), "reward": np.asarray(seen.reward)}
-    chosen = replay.choose(agent.replay, kept, jnp.int32(39), jax.random.key(7))
-    got = replay.replay_updates(agent.replay, agent, q, kept, jnp.int32(39), jax.random.key(7))
+    count, key = jnp.int32(39), jax.random.key(7)
+    chosen = jax.jit(lambda kept: replay.choose(agent.replay, kept, count, key))(kept)
+    got = jax.jit(lambda q, kept: replay.replay_updates(agent.replay, agent, q, kept, count, key))(q, kept)
     want = plain_updates(np.array(q), raw, chosen, agent.rule.backup)
     np.testing.assert_allclose(np.asarray(got), want, atol=1e-10)
 
@@ -170,7 +180,7 @@ def test_the_search_finds_every_policy_equally():
     env = make_task("trace-back", delay=4)
     agent = tabular.highway_q_learning(4, capacity=64, updates=400)
     kept, _ = filled(env, agent, jnp.zeros((env.num_states, 4)), 50)
-    chosen = replay.choose(agent.replay, kept, jnp.int32(49), jax.random.key(1))
+    chosen = jax.jit(lambda kept: replay.choose(agent.replay, kept, jnp.int32(49), jax.random.key(1)))(kept)
     pairs, places, lefts = (np.asarray(x) for x in chosen)
     table = np.asarray(kept.pair_at)
     seen = {}

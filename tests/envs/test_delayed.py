@@ -14,6 +14,14 @@ from highway_rl.envs.gym_discrete import IDS, register
 TASKS = ("trace-back", "choice", "grid-world", "watch-repair")
 
 
+@pytest.fixture(scope="module", autouse=True)
+def quick_compilation():
+    """Compiling is what takes the time of these small programs, so they are compiled without optimisation."""
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
+
+
 def play(env, actions, key):
     """States before each step, rewards, and whether it ended, for a given list of actions."""
     state, obs = env.reset(jax.random.fold_in(key, 999))

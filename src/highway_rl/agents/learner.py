@@ -70,13 +70,13 @@ def trainer(
     """A compiled function from seeds' keys to what they learned.
 
     Keys of shape [seeds] run side by side; of shape [groups, seeds] group after group, which needs less memory and
-    does not make fast seeds wait for the slowest of all. `until` = "cap" runs all episodes; `keep(memory)` is what to
-    return of each memory.
+    does not make fast seeds wait for the slowest of all. `until` = "greedy" waits for the first rule only, "cap" runs
+    all episodes; `keep(memory)` is what to return of each memory.
     """
     if max_episodes < 1:
         raise ValueError(f"max_episodes is {max_episodes}; allowed: an integer from 1 up")
-    if until not in ("solved", "cap"):
-        raise ValueError(f"until is {until!r}; allowed: solved, cap")
+    if until not in ("solved", "greedy", "cap"):
+        raise ValueError(f"until is {until!r}; allowed: solved, greedy, cap")
 
     def begin(key: PRNGKeyArray) -> _Seed:
         zero = jnp.int32(0)
@@ -95,8 +95,10 @@ def trainer(
 
     def go_on(carry: tuple[_Seed, Int[Array, ""]]) -> Bool[Array, ""]:
         seeds, count = carry
-        waiting = jnp.any((seeds.greedy == NEVER) | (seeds.average == NEVER)) | (until == "cap")
-        return waiting & (count < max_episodes)
+        if until == "cap":
+            return count < max_episodes
+        average = seeds.average == NEVER if until == "solved" else False
+        return jnp.any((seeds.greedy == NEVER) | average) & (count < max_episodes)
 
     def more(carry: tuple[_Seed, Int[Array, ""]]) -> tuple[_Seed, Int[Array, ""]]:
         seeds, count = carry
