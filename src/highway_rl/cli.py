@@ -37,6 +37,7 @@ class List(Debug):
         rows = [(e.name, e.paper, e.summary) for e in experiments().values()]
         table(("experiment", "paper", "what it shows"), rows)
         print("environments: " + ", ".join(envs.names()))
+        print("tasks to learn: " + ", ".join(envs.TASKS))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

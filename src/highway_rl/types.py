@@ -73,3 +73,20 @@ class Env:
     observation: jax.ShapeDtypeStruct
     reset: Callable[[PRNGKeyArray], tuple[PyTree, Array]]
     step: Callable[[PyTree, Array, PRNGKeyArray], Step]
+
+
+@dataclasses.dataclass(frozen=True)
+class DiscreteEnv(Env):
+    """An environment whose observation is the number of its state: what a table can learn.
+
+    `horizon` is the most steps an episode has. In a `clocked` one the state tells the time, so no state is met twice in
+    an episode. `solved(q)` says whether the greedy policy of q[s, a] is optimal, without ties; `on_track(states,
+    actions)` whether an episode did what the optimal policy does; `features(state)` is the state as a vector.
+    """
+
+    num_states: int
+    horizon: int
+    clocked: bool
+    solved: Callable[[Array], Bool[Array, ""]]
+    on_track: Callable[[Array, Array], Bool[Array, ""]]
+    features: Callable[[Array], Array]

@@ -42,19 +42,50 @@ class OnAction:
         return q.__array_namespace__().broadcast_to(behaviour, q.shape)
 
 
+@record
+class EvenlyGreedy:
+    """The greedy policy that shares ties evenly: every best action counts as greedy, the value is the same max.
+
+    >>> import numpy as np
+    >>> evenly_greedy(np.array([1.0, 5.0, 5.0])).tolist()
+    [0.0, 0.5, 0.5]
+    """
+
+    def __call__(self, q: Float[AnyArray, "*b a"], behaviour: Any = None) -> Float[AnyArray, "*b a"]:
+        xp = q.__array_namespace__()
+        best = xp.astype(q == xp.max(q, axis=-1, keepdims=True), q.dtype)
+        return best / xp.sum(best, axis=-1, keepdims=True)
+
+
 greedy = Greedy()
 on_action = OnAction()
+evenly_greedy = EvenlyGreedy()
 
 
 @record
 class EpsilonGreedy:
-    """(1−ε) max_a q(a) + ε mean_a q(a): the paper's stand-in for the max in its deep agents (App. C.3)."""
+    """(1−ε) max_a q(a) + ε mean_a q(a): the paper's stand-in for the max in its deep agents (App. C.3).
+
+    Ties share the greedy part evenly, as an agent that breaks them at random acts.
+    """
 
     epsilon: Any
 
     def __call__(self, q: Float[AnyArray, "*b a"], behaviour: Any = None) -> Float[AnyArray, "*b a"]:
         epsilon = q.__array_namespace__().asarray(self.epsilon, dtype=q.dtype)
-        return (1 - epsilon) * greedy(q) + epsilon / q.shape[-1]
+        return (1 - epsilon) * evenly_greedy(q) + epsilon / q.shape[-1]
+
+
+@record
+class Mixed:
+    """σ on the action taken and 1 − σ on a target policy: Q(σ), between SARSA and Tree Backup."""
+
+    sigma: Any
+    bootstrap: Bootstrap
+
+    def __call__(self, q: Float[AnyArray, "*b a"], behaviour: Float[AnyArray, "*b a"]) -> Float[AnyArray, "*b a"]:
+        sigma = q.__array_namespace__().asarray(self.sigma, dtype=q.dtype)
+        return sigma * on_action(q, behaviour) + (1 - sigma) * self.bootstrap(q, behaviour)
 
 
 @record
@@ -76,6 +107,16 @@ class Double:
 
     def __call__(self, q: Float[AnyArray, "*b a"], behaviour: Any = None) -> Float[AnyArray, "*b a"]:
         return greedy(self.selector)
+
+
+def value_of(
+    bootstrap: Bootstrap, q: Float[AnyArray, "*b a"], behaviour: Float[AnyArray, "*b a"]
+) -> Float[AnyArray, "*b"]:
+    """Σ_a π'(a) q(a), the value a return ends in; for the greedy policies simply the largest entry."""
+    xp = q.__array_namespace__()
+    if isinstance(bootstrap, Greedy | EvenlyGreedy):
+        return xp.asarray(xp.max(q, axis=-1))
+    return xp.asarray(xp.sum(bootstrap(q, behaviour) * q, axis=-1))
 
 
 def maxmin(q: Float[AnyArray, "k *b a"]) -> Float[AnyArray, "*b a"]:

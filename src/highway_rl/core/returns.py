@@ -97,6 +97,24 @@ def n_step_returns(
     return xp.stack([m.reward + m.discount * next_value[m.end] for m in maps], axis=-1)
 
 
+def returns_from_start(
+    to_end: Float[AnyArray, "*b"],
+    to_end_later: Float[AnyArray, "*b n"],
+    next_value: Float[AnyArray, "*b n"],
+    discount: Float[AnyArray, "*b n"],
+) -> Float[AnyArray, "*b n"]:
+    """The n-step returns of one transition at every depth, from returns to the end G^∞ that are known already:
+
+        Gⁿₜ = G^∞ₜ + γⁿ (V(sₜ₊ₙ) − G^∞ₜ₊ₙ)
+
+    `discount` is γⁿ, and 0 at depths that reach or pass the end. One subtraction per depth instead of a sum.
+    >>> later, value, discount = np.array([0.5, 1, 0]), np.array([8.0, 4, 0]), np.array([0.5, 0.25, 0])
+    >>> returns_from_start(np.array(0.25), later, value, discount).tolist()
+    [4.0, 1.0, 0.25]
+    """
+    return to_end[..., None] + discount * (next_value - to_end_later)
+
+
 def traced_returns(
     value: Float[AnyArray, "t"],
     reward: Float[AnyArray, "t"],

@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int
 
 from highway_rl.core import table1
 from highway_rl.core.backup import TO_END, Backup, combine_returns
-from highway_rl.core.bootstrap import Bootstrap, Expected, greedy, on_action
+from highway_rl.core.bootstrap import Bootstrap, Expected, Mixed, evenly_greedy, greedy, on_action
 from highway_rl.core.checks import check_unit_interval
 from highway_rl.core.returns import n_step_returns, traced_returns
 from highway_rl.types import AnyArray, record, static
@@ -157,8 +157,8 @@ def q_lambda(lam: Any, bootstrap: Bootstrap = greedy, depth: int = TO_END) -> Ta
 
 
 def watkins_q_lambda(lam: Any, depth: int = TO_END) -> TargetRule:
-    """c = λ while the actions taken are greedy, 0 from the first one that is not."""
-    return _traced(_greedy_only, lam, greedy, depth)
+    """c = λ while the actions taken are greedy (ties included), 0 from the first one that is not."""
+    return _traced(_greedy_only, lam, evenly_greedy, depth)
 
 
 def sarsa_lambda(lam: Any, depth: int = TO_END) -> TargetRule:
@@ -169,6 +169,15 @@ def sarsa_lambda(lam: Any, depth: int = TO_END) -> TargetRule:
 def tree_backup(lam: Any = 1.0, bootstrap: Bootstrap = greedy, depth: int = TO_END) -> TargetRule:
     """c = λ·π'(a|s)."""
     return _traced(_target_probability, lam, bootstrap, depth)
+
+
+def q_sigma(sigma: Any, bootstrap: Bootstrap, lam: Any = 1.0, depth: int = TO_END) -> TargetRule:
+    """On-policy Q(σ): σ of each step samples the action, 1 − σ takes the expectation under the bootstrap's policy.
+
+    σ = 1 → SARSA(λ); σ = 0 → Tree Backup(λ). (De Asis et al., 2018, with importance ratios of one.)
+    """
+    check_unit_interval("sigma", sigma)
+    return _traced(_target_probability, lam, Mixed(sigma, bootstrap), depth)
 
 
 def highway(depths: int | Iterable[int], prior: Any = None) -> TargetRule:

@@ -10,13 +10,15 @@ from typing import Any
 import numpy as np
 
 from highway_rl.envs import minatar
+from highway_rl.envs.delayed import choice, trace_back
 from highway_rl.envs.example import example_mdp
 from highway_rl.envs.generators import chain, garnet, inventory, maze, queue
 from highway_rl.envs.multiroom import multi_room
+from highway_rl.envs.rudder_tasks import grid_world, watch_repair
 from highway_rl.envs.tables import Table
 from highway_rl.envs.wrappers import delay_reward
 from highway_rl.mdp import MDP
-from highway_rl.types import Env
+from highway_rl.types import DiscreteEnv, Env
 
 MODELS: dict[str, tuple[Callable[..., Any], float]] = {
     "example": (example_mdp, 1.0),
@@ -37,10 +39,37 @@ TOY_TEXT = {
 }
 """Gymnasium's own tables, in the newest version that is installed."""
 
+TASKS: dict[str, Callable[..., DiscreteEnv]] = {
+    "trace-back": trace_back,
+    "choice": choice,
+    "grid-world": grid_world,
+    "watch-repair": watch_repair,
+}
+"""Tasks to learn step by step; they come as environments, not as models."""
+
 
 def names() -> list[str]:
     """Models first, then games."""
     return [*MODELS, *TOY_TEXT, *(f"minatar/{game}" for game in minatar.GAMES)]
+
+
+def make_task(name: str, **options: Any) -> DiscreteEnv:
+    """The named task with the given options.
+
+    >>> make_task("trace-back", delay=6).horizon
+    6
+    """
+    if name not in TASKS:
+        raise ValueError(f"unknown task {name!r}: choose from {', '.join(TASKS)}")
+    _check_options(name, TASKS[name], options)
+    return TASKS[name](**options)
+
+
+def _check_options(name: str, made_by: Callable[..., Any], options: dict[str, Any], *others: str) -> None:
+    allowed = [*others, *inspect.signature(made_by).parameters]
+    for option in options:
+        if option not in allowed:
+            raise ValueError(f"{name} has no option {option!r}: it takes {', '.join(allowed)}")
 
 
 def make(name: str, **options: Any) -> Any:
@@ -53,16 +82,15 @@ def make(name: str, **options: Any) -> Any:
         return _game(name.removeprefix("minatar/"), **options)
     if name in TOY_TEXT:
         return MDP.from_gymnasium(_newest(TOY_TEXT[name], options), options.pop("discount", 0.99))
+    if name in TASKS:
+        raise ValueError(f"{name} is a task to learn, not a model to solve: choose from {', '.join(names())}")
     if name not in MODELS:
         close = difflib.get_close_matches(name, names(), 1)
         hint = f"; did you mean {close[0]!r}?" if close else f": choose from {', '.join(names())}"
         raise ValueError(f"unknown environment {name!r}{hint}")
     generator, default = MODELS[name]
     discount = options.pop("discount", default)
-    allowed = inspect.signature(generator).parameters
-    for option in options:
-        if option not in allowed:
-            raise ValueError(f"{name} has no option {option!r}: it takes discount, {', '.join(allowed)}")
+    _check_options(name, generator, options, "discount")
     made = generator(**options)
     table: Table = getattr(made, "table", made)
     # Tables made here are valid as they stand; only an undiscounted one needs its ends checked.

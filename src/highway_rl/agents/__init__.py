@@ -1,0 +1,1 @@
+"""Agents: one for tables, and RUDDER on top of it."""

@@ -1,0 +1,112 @@
+"""Run a tabular learner until it has solved its task: many seeds in one program, one row of numbers per seed.
+
+Two rules say when a task is solved (the paper does not):
+
+    greedy   the greedy policy is optimal after this episode and the next `KEPT` − 1
+    average  RUDDER's: a moving average of "the episode began as it should" reaches 1 − ε
+
+Seeds run until all of them are done under both rules, or `max_episodes` is reached.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray
+
+from highway_rl.types import DiscreteEnv
+
+KEPT = 10
+NEVER = 2**31 - 1
+
+
+class Learner(NamedTuple):
+    """`start(key)` makes a memory; `episode(memory, count, key) -> (memory, q, on_track)` runs one episode and learns.
+
+    `count` is how many episodes came before. It is the same for all seeds, so that what depends on it alone stays one
+    branch under `vmap`.
+    """
+
+    start: Callable[[PRNGKeyArray], Any]
+    episode: Callable[[Any, Any, PRNGKeyArray], tuple[Any, Any, Any]]
+    epsilon: Any
+
+
+class Learned(NamedTuple):
+    """Per seed: what was kept of the memory, the episode that solved the task under each rule (`NEVER` if none), and
+    the share of all episodes after which the greedy policy was optimal."""
+
+    kept: Any
+    greedy: Int[Array, "seed"]
+    average: Int[Array, "seed"]
+    right: Float[Array, "seed"]
+    episodes: Int[Array, "..."]
+
+
+class _Seed(NamedTuple):
+    """The book-keeping of one seed."""
+
+    memory: Any
+    key: PRNGKeyArray
+    streak: Int[Array, ""]
+    mean: Float[Array, ""]
+    greedy: Int[Array, ""]
+    average: Int[Array, ""]
+    right: Int[Array, ""]
+
+
+def trainer(
+    env: DiscreteEnv,
+    learner: Learner,
+    *,
+    max_episodes: int,
+    average_rate: float = 0.01,
+    until: str = "solved",
+    keep: Callable[[Any], Any] = lambda memory: memory,
+) -> Callable[[Key[Array, "*groups seeds"]], Learned]:
+    """A compiled function from seeds' keys to what they learned.
+
+    Keys of shape [seeds] run side by side; of shape [groups, seeds] group after group, which needs less memory and
+    does not make fast seeds wait for the slowest of all. `until` = "greedy" waits for the first rule only, "cap" runs
+    all episodes; `keep(memory)` is what to return of each memory.
+    """
+    if max_episodes < 1:
+        raise ValueError(f"max_episodes is {max_episodes}; allowed: an integer from 1 up")
+    if until not in ("solved", "greedy", "cap"):
+        raise ValueError(f"until is {until!r}; allowed: solved, greedy, cap")
+
+    def begin(key: PRNGKeyArray) -> _Seed:
+        zero = jnp.int32(0)
+        never = zero + NEVER
+        return _Seed(learner.start(key), key, zero, jnp.zeros((), float), never, never, zero)
+
+    def advance(seed: _Seed, count: Int[Array, ""]) -> _Seed:
+        memory, q, on_track = learner.episode(seed.memory, count, jax.random.fold_in(seed.key, count))
+        good = env.solved(q)
+        streak = jnp.where(good, seed.streak + 1, 0)
+        mean = seed.mean + average_rate * (on_track.astype(float) - seed.mean)
+        greedy = jnp.where((streak >= KEPT) & (seed.greedy == NEVER), count + 2 - streak, seed.greedy)
+        reached = (mean >= 1 - jnp.asarray(learner.epsilon, float)) & (seed.average == NEVER)
+        average = jnp.where(reached, count + 1, seed.average)
+        return _Seed(memory, seed.key, streak, mean, greedy, average, seed.right + good.astype(jnp.int32))
+
+    def go_on(carry: tuple[_Seed, Int[Array, ""]]) -> Bool[Array, ""]:
+        seeds, count = carry
+        if until == "cap":
+            return count < max_episodes
+        average = seeds.average == NEVER if until == "solved" else False
+        return jnp.any((seeds.greedy == NEVER) | average) & (count < max_episodes)
+
+    def more(carry: tuple[_Seed, Int[Array, ""]]) -> tuple[_Seed, Int[Array, ""]]:
+        seeds, count = carry
+        return jax.vmap(advance, in_axes=(0, None))(seeds, count), count + 1
+
+    def run(keys: Key[Array, "seeds"]) -> Learned:
+        seeds, count = jax.lax.while_loop(go_on, more, (jax.vmap(begin)(keys), jnp.int32(0)))
+        share = seeds.right.astype(float) / jnp.maximum(count, 1).astype(float)
+        return Learned(jax.vmap(keep)(seeds.memory), seeds.greedy, seeds.average, share, count)
+
+    return jax.jit(lambda keys: run(keys) if keys.ndim == 1 else jax.lax.map(run, keys))

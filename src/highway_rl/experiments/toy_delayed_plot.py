@@ -1,0 +1,104 @@
+"""The figures of `toy-delayed`, and RUDDER's published medians that are drawn in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from highway_rl.experiments.base import Rows, select
+from highway_rl.experiments.figures import axes, legend, save
+
+CHOICE_DELAYS = (10, 15, 20, 25, 30, 35, 40, 45, 50, 100, 500)
+TRACE_DELAYS = (6, 8, 10, 12, 15, 17, 20, 22, 25)
+PUBLISHED: dict[tuple[str, str], dict[int, float]] = {
+    ("choice", "RUDDER"): dict(
+        zip(CHOICE_DELAYS, (2572, 2626, 2704, 2881, 2901, 2732, 2710, 2797, 2970, 3307, 3054), strict=True)
+    ),
+    ("choice", "Monte Carlo"): dict(
+        zip(
+            CHOICE_DELAYS,
+            (8223, 13079, 17301, 24599, 32656, 31052, 39787, 37716, 54003, 88090, 233895),
+            strict=True,
+        )
+    ),
+    ("choice", "Q(λ)"): dict(
+        zip(CHOICE_DELAYS[:7], (65939, 115525, 171655, 234868, 306028, 382873, 466607), strict=True)
+    ),
+    ("trace-back", "RUDDER"): dict(zip(TRACE_DELAYS, (838, 844, 846, 840, 1140, 748, 699, 698, 628), strict=True)),
+    ("trace-back", "RUDDER + Q(λ)"): dict(
+        zip(TRACE_DELAYS, (599, 662, 847, 1045, 772, 1008, 948, 1065, 1062), strict=True)
+    ),
+    ("trace-back", "Q(λ)"): dict(
+        zip(TRACE_DELAYS[:8], (14661, 28292, 42855, 67484, 107111, 134955, 184683, 229049), strict=True)
+    ),
+    ("trace-back", "SARSA(λ)"): dict(
+        zip(TRACE_DELAYS, (8818, 23733, 47565, 78534, 137727, 186420, 270995, 339524, 455082), strict=True)
+    ),
+}
+"""Medians of 100 trials, read from the vector figure of the RUDDER authors' poster."""
+
+COLOURS = {
+    "Highway Q-learning": "#1b7f5c",
+    "Monte Carlo": "#777777",
+    "RUDDER": "#c8393b",
+    "RUDDER + Q(λ)": "#e08a1e",
+    "Q(λ)": "#2c6fbb",
+    "SARSA(λ)": "#8c6bb1",
+}
+Summary = Callable[[Rows, str, str, str], dict[int, dict[str, float]]]
+
+
+def plot(rows: Rows, out: Path, summary: Summary, methods: list[str], alphas: tuple[float, ...]) -> list[Path]:
+    """Episodes until solved, under both rules; and how often the maximum is misled."""
+    return [_solved(rows, out, summary, methods), _misled(rows, out, alphas)]
+
+
+def _solved(rows: Rows, out: Path, summary: Summary, methods: list[str]) -> Path:
+    title = "Episodes until solved, by delay (open triangles: median at the cap; dashed: published medians)"
+    figure, grid = axes(4, title, columns=2, size=(5.4, 4.0))
+    for i, task in enumerate(("choice", "trace-back")):
+        for rule, ax in (("greedy", grid[i]), ("average", grid[2 + i])):
+            for method in methods:
+                _curve(ax, summary(rows, task, method, rule), rule, method)
+                known = PUBLISHED.get((task, method), {})
+                if rule == "average" and known:
+                    ax.plot(list(known), list(known.values()), "--", color=COLOURS[method], lw=1, alpha=0.7)
+            words = "greedy policy optimal, kept 10 episodes: mean ± sd"
+            words = words if rule == "greedy" else "RUDDER's moving average: median, 40–60 %"
+            ax.set(xscale="log", yscale="log", xlabel="delay", ylabel="episodes", title=f"{task}: {words}")
+    figure.legend(*grid[0].get_legend_handles_labels(), loc="outside lower center", ncols=6, frameon=False)
+    return save(figure, out / "toy-delayed.png")
+
+
+def _curve(ax: Any, found: dict[int, dict[str, float]], rule: str, method: str) -> None:
+    if not found:
+        return
+    delays = list(found)
+    centre = np.array([x["mean" if rule == "greedy" else "median"] for x in found.values()])
+    low = [max(x["mean"] - x["sd"], 1) if rule == "greedy" else x["low"] for x in found.values()]
+    high = [x["mean"] + x["sd"] if rule == "greedy" else x["high"] for x in found.values()]
+    ax.plot(delays, centre, "o-", ms=4, color=COLOURS[method], label=method)
+    ax.fill_between(delays, low, high, color=COLOURS[method], alpha=0.12, lw=0)
+    capped = [d for d, x in found.items() if x["capped"] >= 0.5]
+    ax.plot(capped, [centre[delays.index(d)] for d in capped], "^", ms=10, mfc="none", color=COLOURS[method])
+
+
+def _misled(rows: Rows, out: Path, alphas: tuple[float, ...]) -> Path:
+    title = "Highway Q-learning where the worse branch is the noisier one"
+    figure, (choice, watch) = axes(2, title, size=(5.4, 3.8))
+    for task, ax in (("choice", choice), ("watch-repair", watch)):
+        for i, alpha in enumerate(alphas):
+            found = [r for r in select(rows, kind="noise", task=task) if str(r["alpha"]) == str(alpha)]
+            found.sort(key=lambda row: row["rollouts"])
+            shade = 0.85 * i / max(len(alphas) - 1, 1)
+            label = "maximum (α = ∞)" if alpha == float("inf") else f"softmax α = {alpha:g}"
+            x = [row["rollouts"] for row in found]
+            ax.plot(x, [row["wrong"] for row in found], "o-", ms=4, color=str(shade), label=label)
+        ax.axhline(0.5, color="0.7", lw=1, ls=":")
+        name = "Choice: worse subtree preferred" if task == "choice" else "watch repair: losing brands repaired"
+        ax.set(xscale="log", ylim=(-0.03, 1.03), xlabel="rollouts per policy", ylabel="share of seeds", title=name)
+    legend(watch, loc="lower left")
+    return save(figure, out / "toy-delayed-noise.png")
