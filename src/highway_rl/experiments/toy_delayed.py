@@ -44,21 +44,21 @@ METHODS: dict[str, Callable[[DiscreteEnv], Learner]] = {
 }
 DELAYS: dict[str, dict[str, tuple[int, ...]]] = {
     "smoke": {"trace-back": (6,), "choice": (10,)},
-    "quick": {"trace-back": (6, 10, 15, 25), "choice": (10, 15, 20, 40)},
+    "quick": {"trace-back": (6, 10, 15, 25), "choice": (10, 15, 20, 30)},
     "paper": {
         "trace-back": (6, 8, 10, 12, 15, 17, 20, 22, 25, 50, 100),
         "choice": (10, 15, 20, 25, 30, 35, 40, 45, 50, 100, 500),
     },
 }
 SEEDS = {"smoke": 2, "quick": 20, "paper": 100}
-STEPS = {"smoke": 300, "quick": 400_000, "paper": 12_000_000}
+STEPS = {"smoke": 300, "quick": 150_000, "paper": 12_000_000}
 """Most steps of a seed: the cap is this over the delay, in episodes."""
 HIGHWAY_CAP = 3000
 """Highway Q-learning's own cap: more episodes than its memory holds would change nothing."""
 
-ROLLOUTS = {"smoke": (2,), "quick": (1, 2, 4, 8, 16), "paper": (1, 2, 4, 8, 16, 32)}
+ROLLOUTS = {"smoke": (2,), "quick": (1, 4, 16), "paper": (1, 2, 4, 8, 16, 32)}
 ALPHAS = (math.inf, 10.0, 1.0, 0.3, 0.1, 0.0)
-POLICIES = {"smoke": 32, "quick": 64, "paper": 128}
+POLICIES = {"smoke": 32, "quick": 32, "paper": 128}
 
 
 def cells(scale: Scale, seed: int) -> list[dict[str, Any]]:
@@ -73,7 +73,7 @@ def cells(scale: Scale, seed: int) -> list[dict[str, Any]]:
                 cap = min(cap, HIGHWAY_CAP) if method == "Highway Q-learning" else cap
                 cap = min(cap, 20_000) if method.startswith("RUDDER") else cap
                 found.append({"kind": "solve", "task": task, "delay": delay, "method": method, "cap": cap})
-    for task, delay in (("choice", 10), ("watch-repair", 10 if scale == "smoke" else 50)):
+    for task, delay in (("choice", 10), ("watch-repair", 50 if scale == "paper" else 10)):
         for rollouts in ROLLOUTS[scale]:
             cap = POLICIES[scale] * rollouts
             found.append({"kind": "noise", "task": task, "delay": delay, "rollouts": rollouts, "cap": cap})
