@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 import tyro
 from tyro.conf import FlagCreatePairsOff, Positional, UseAppendAction, arg, subcommand
 
+from highway_rl.cli_train import Evaluate, Resume, Train
 from highway_rl.console import coloured, one_line, progress, short, table
 
 Scale = Literal["smoke", "quick", "paper"]
@@ -37,7 +38,7 @@ class List(Debug):
         rows = [(e.name, e.paper, e.summary) for e in experiments().values()]
         table(("experiment", "paper", "what it shows"), rows)
         print("environments: " + ", ".join(envs.names()))
-        print("tasks to learn: " + ", ".join(envs.TASKS))
+        print("to learn: " + ", ".join(envs.learnable()))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -223,6 +224,9 @@ Command = (
     | Annotated[Plot, subcommand("plot")]
     | Annotated[Check, subcommand("check")]
     | Annotated[Solve, subcommand("solve")]
+    | Annotated[Train, subcommand("train")]
+    | Annotated[Resume, subcommand("resume")]
+    | Annotated[Evaluate, subcommand("evaluate")]
     | Annotated[Play, subcommand("play")]
     | Annotated[Watch, subcommand("watch")]
     | Annotated[Demo, subcommand("demo")]
