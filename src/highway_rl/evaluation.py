@@ -41,7 +41,7 @@ def play(
 def evaluate(
     s: Any, params: PyTree, *, episodes: int = 100, seed: int = 0, max_steps: int = 100_000
 ) -> list[dict[str, Any]]:
-    """Greedy episodes of every run of a `runs.Setup`: mean score, half its 95 % interval over episodes, mean length, and
+    """Greedy episodes of every run of a `runs.Setup`: mean score, half its 95 % interval over episodes, length, and
     how many episodes were cut off."""
     if episodes < 1:
         raise ValueError(f"episodes={episodes}: give a whole number >= 1")
