@@ -172,7 +172,7 @@ def test_delay_conserves_ten_thousand_scores(until):
 
 @pytest.mark.full
 @pytest.mark.parametrize("until", ["end", 7, range(1, 20)])
-@pytest.mark.parametrize("game", ["asterix", "seaquest", "space_invaders"])
+@pytest.mark.parametrize("game", minatar.GAMES)
 def test_delay_conserves_ten_thousand_scores_in_full(game, until):
     assert conserves(game, until, 10_000).sum() > 100
 
