@@ -192,7 +192,7 @@ def test_broken_numbers_stop_one_run_only():
     env = dataclasses.replace(good, step=step)
     agent = DQN(rule=targets.soft_highway(), network=tiny)
     keys = jax.random.split(jax.random.key(1), 6)
-    runs, curve = jax.jit(jax.vmap(lambda k: train(env, agent, SMALL, k)))(keys)
+    runs, _ = jax.jit(jax.vmap(lambda k: train(env, agent, SMALL, k)))(keys)
     broken = np.asarray(runs.broken)
     hit = broken < 10**9
     assert hit.any()
