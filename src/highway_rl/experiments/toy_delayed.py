@@ -6,7 +6,7 @@ reaches 1 − ε. A seed that is not solved by the cap counts as the cap, and th
 medians are drawn beside ours.
 
 A second set of cells asks what the maximum over noisy returns costs: how often Highway Q-learning prefers the worse
-branch when that branch has the larger variance, by rollouts per policy and softmax temperature.
+branch when that branch has the larger variance, by rollouts per policy and softmax temperature, and without the gate.
 
 Paper: Fig. 5, Sec. 6.2, App. C.2.
 """
@@ -70,7 +70,7 @@ EXPECTED: dict[tuple[str, str], tuple[float, float]] = {
 }
 """Roughly how many episodes the slowest seed needs at delay 10, and with which power of the delay that grows."""
 
-ROLLOUTS = {"smoke": (2,), "quick": (1, 4, 16), "paper": (1, 2, 4, 8, 16, 32)}
+ROLLOUTS = {"smoke": (2,), "quick": (1, 16), "paper": (1, 2, 4, 8, 16, 32)}
 ALPHAS = (math.inf, 10.0, 1.0, 0.3, 0.1, 0.0)
 POLICIES = {"smoke": 32, "quick": 32, "paper": 128}
 
@@ -85,9 +85,9 @@ def cells(scale: Scale, seed: int) -> list[dict[str, Any]]:
                     continue
                 cap = min(STEPS[scale] // delay, CAPS.get(method, NEVER))
                 found += parts({"kind": "solve", "task": task, "delay": delay, "method": method, "cap": cap}, scale)
-    for task, delay in (("choice", 10), ("watch-repair", 50 if scale == "paper" else 10)):
+    for task in ("choice", "watch-repair"):
         for rollouts in ROLLOUTS[scale]:
-            cell = {"kind": "noise", "task": task, "delay": delay, "rollouts": rollouts}
+            cell = {"kind": "noise", "task": task, "delay": 10, "rollouts": rollouts}
             found.append({**cell, "cap": POLICIES[scale] * rollouts, "first": 0, "seeds": SEEDS[scale]})
     found.sort(key=cost)
     return [{**cell, "base_seed": seed} for cell in found]
@@ -105,7 +105,8 @@ def cost(cell: dict[str, Any]) -> float:
     """About how many seconds of one core the cell takes, by counting steps."""
     delay, seeds = cell["delay"], cell["seeds"]
     if cell["kind"] == "noise":
-        return float(5 + 3e-6 * len(ALPHAS) * cell["cap"] * delay * seeds)
+        step = 3e-6 + 1.5e-8 * cell["rollouts"] * delay
+        return float(10 + step * (len(ALPHAS) + 1) * cell["cap"] * delay * seeds)
     base, power = EXPECTED.get((cell["task"], cell["method"]), (2000, 0.3))
     episodes = min(cell["cap"], base * (delay / 10) ** power)
     highway, learned = cell["method"] == "Highway Q-learning", cell["method"].startswith("RUDDER")
@@ -154,12 +155,17 @@ def _solve(keys: Any, first: int, task: str, delay: int, method: str, cap: int) 
 
 
 @functools.lru_cache(maxsize=4)
-def _noisy(task: str, delay: int, rollouts: int, cap: int) -> Callable[..., Any]:
-    """Final preferences of many seeds, for each softmax alpha, where the worse branch is the noisier one."""
+def _noisy(task: str, delay: int, rollouts: int, cap: int, gate_depth: int | None) -> Callable[..., Any]:
+    """Final values at the first states of many seeds, for each softmax alpha.
+
+    With more rollouts per policy there are fewer policies for the same episodes; updates grow with them, so that
+    every setting learns as much per episode.
+    """
     env = make_task(task, delay=delay, **({"noise": (0.0, 4.0)} if task == "choice" else {}))
+    settings: Any = {"rollouts": rollouts, "updates": rollouts * delay, "capacity": cap, "gate_depth": gate_depth}
 
     def final(alpha: Any, keys: Any) -> Any:
-        agent = tabular.highway_q_learning(delay, rollouts=rollouts, alpha=alpha, capacity=cap)
+        agent = tabular.highway_q_learning(delay, alpha=alpha, **settings)
         learn = training(env, tabular.learner(env, agent), max_episodes=cap, until="cap", keep=lambda m: m.q[:4])
         return learn(keys).kept
 
@@ -169,12 +175,17 @@ def _noisy(task: str, delay: int, rollouts: int, cap: int) -> Callable[..., Any]
 
 
 def _noise(keys: Any, task: str, delay: int, rollouts: int, cap: int) -> Iterable[Row]:
-    q = np.asarray(_noisy(task, delay, rollouts, cap)(jnp.array(ALPHAS, float), keys))
-    # Choice: action 1 is the worse, noisier subtree. Watch: repairing brands 0 and 3 is worse than not, and noisy.
-    wrong = q[:, :, 0, 1] >= q[:, :, 0, 0] if task == "choice" else (q[:, :, [0, 3], 1] >= q[:, :, [0, 3], 0]).mean(-1)
-    shy = np.zeros(wrong.shape) if task == "choice" else (q[:, :, [1, 2], 1] < q[:, :, [1, 2], 0]).mean(-1)
-    for i, alpha in enumerate(ALPHAS):
-        yield {"alpha": str(alpha), "wrong": float(wrong[i].mean()), "missed": float(shy[i].mean())}
+    """Shares of seeds (and brands) that prefer the worse branch, and that leave the better one; ties are neither."""
+    for gate_depth, alphas in ((1, ALPHAS), (None, (0.0,))):
+        q = np.asarray(_noisy(task, delay, rollouts, cap, gate_depth)(jnp.array(alphas, float), keys))
+        # Q(worse) − Q(better). Choice: subtree 1 is the worse, noisier one. Watch: brands 0 and 3 are not worth it.
+        lead = q[..., 1] - q[..., 0]
+        losing, gaining = (
+            (lead[..., :1], -lead[..., :1]) if task == "choice" else (lead[..., [0, 3]], lead[..., [1, 2]])
+        )
+        for i, alpha in enumerate(alphas):
+            row = {"alpha": str(alpha), "gate": gate_depth is not None, "lead": float(losing[i].mean())}
+            yield {**row, "wrong": float((losing[i] > 0).mean()), "missed": float((gaining[i] < 0).mean())}
 
 
 def summary(rows: Rows, task: str, method: str, rule: str) -> dict[int, dict[str, float]]:
