@@ -21,9 +21,12 @@ def test_cells_cover_the_papers_delays_cheap_first():
     assert {c["method"] for c in solve} == set(toy_delayed.METHODS)
     assert {c["delay"] for c in base.select(solve, task="choice")} >= {10, 50, 100, 500}
     assert {c["delay"] for c in base.select(solve, task="trace-back")} >= {6, 25, 50, 100}
-    work = [c["cap"] * c["delay"] for c in cells]
+    work = [toy_delayed.cost(c) for c in cells]
     assert work == sorted(work)
-    assert all(c["seeds"] == 100 for c in cells)
+    seeds = {}
+    for c in solve:
+        seeds.setdefault((c["task"], c["delay"], c["method"]), []).extend(range(c["first"], c["first"] + c["seeds"]))
+    assert all(sorted(numbers) == list(range(100)) for numbers in seeds.values())
 
 
 def test_summary_counts_the_cap_and_never_hides_it():

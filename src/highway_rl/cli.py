@@ -53,6 +53,10 @@ class Run(Debug):
     """Folder for the CSV and the figures."""
     seed: int = 0
     """Seed of everything random; the same seed gives the same rows."""
+    workers: int | None = None
+    """Cells run side by side, each in a process with one thread; by default what suits the experiment."""
+    resume: bool = False
+    """Keep the rows of cells that are stored already, if the same code, scale and seed made them."""
 
     def __call__(self) -> None:
         from highway_rl.experiments import base
@@ -60,7 +64,9 @@ class Run(Debug):
         chosen = base.experiments().values() if self.experiment == "all" else [base.find(self.experiment)]
         for experiment in chosen:
             with progress(f"{experiment.name} ({self.scale})") as step:
-                path = base.run(experiment, self.scale, self.seed, self.out, step)
+                path = base.run(
+                    experiment, self.scale, self.seed, self.out, step, workers=self.workers, resume=self.resume
+                )
             print(f"rows: {path}")
             Plot(experiment=experiment.name, out=self.out)()
             Check(experiment=experiment.name, out=self.out)()

@@ -170,9 +170,11 @@ def test_highway_updates_are_the_papers(rollouts, alpha, gate):
     raw = {"state": np.asarray(seen.state), "reward": np.asarray(seen.reward)}
     count, key = jnp.int32(39), jax.random.key(7)
     chosen = jax.jit(lambda kept: replay.choose(agent.replay, kept, count, key))(kept)
-    got = jax.jit(lambda q, kept: replay.replay_updates(agent.replay, agent, q, kept, count, key))(q, kept)
+    tables = replay.Tables(q, q.max(-1))
+    got = jax.jit(lambda *x: replay.replay_updates(agent.replay, agent, *x, count, key))(tables, kept)
     want = plain_updates(np.array(q), raw, chosen, agent.rule.backup)
-    np.testing.assert_allclose(np.asarray(got), want, atol=1e-10)
+    np.testing.assert_allclose(np.asarray(got.q), want, atol=1e-10)
+    np.testing.assert_array_equal(np.asarray(got.value), np.asarray(got.q).max(-1))
 
 
 def test_the_search_finds_every_policy_equally():

@@ -21,6 +21,9 @@ from highway_rl.types import DiscreteEnv
 
 KEPT = 10
 NEVER = 2**31 - 1
+COMPILER = {"xla_disable_hlo_passes": "cpu-parallel-task-assigner", "xla_backend_optimization_level": 1}
+"""On a CPU these programs are chains of tiny operations: sharing each among threads costs several times its work.
+Groups of seeds, and experiments' cells, are what runs side by side. Level 1 compiles faster and runs as fast."""
 
 
 class Learner(NamedTuple):
@@ -58,7 +61,12 @@ class _Seed(NamedTuple):
     right: Int[Array, ""]
 
 
-def trainer(
+def trainer(env: DiscreteEnv, learner: Learner, **options: Any) -> Callable[[Key[Array, "*groups seeds"]], Learned]:
+    """`training`, compiled to run on one thread: a program of its own, to be called from outside any other."""
+    return jax.jit(training(env, learner, **options), compiler_options=COMPILER)
+
+
+def training(
     env: DiscreteEnv,
     learner: Learner,
     *,
@@ -67,7 +75,7 @@ def trainer(
     until: str = "solved",
     keep: Callable[[Any], Any] = lambda memory: memory,
 ) -> Callable[[Key[Array, "*groups seeds"]], Learned]:
-    """A compiled function from seeds' keys to what they learned.
+    """A pure function from seeds' keys to what they learned.
 
     Keys of shape [seeds] run side by side; of shape [groups, seeds] group after group, which needs less memory and
     does not make fast seeds wait for the slowest of all. `until` = "greedy" waits for the first rule only, "cap" runs
@@ -109,4 +117,4 @@ def trainer(
         share = seeds.right.astype(float) / jnp.maximum(count, 1).astype(float)
         return Learned(jax.vmap(keep)(seeds.memory), seeds.greedy, seeds.average, share, count)
 
-    return jax.jit(lambda keys: run(keys) if keys.ndim == 1 else jax.lax.map(run, keys))
+    return lambda keys: run(keys) if keys.ndim == 1 else jax.lax.map(run, keys)

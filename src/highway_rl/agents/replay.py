@@ -1,8 +1,9 @@
 """Highway Q-learning's memory: whole episodes, the per-policy datasets 𝒟⁽ᵐ⁾ₛₐ found in them, targets recomputed.
 
 An episode belongs to policy m = (its number) // rollouts. In a clocked environment (s,a) occurs at one time t only, so
-𝒟⁽ᵐ⁾ₛₐ is the set of policy m's episodes that have (s,a) in row t: one comparison of a column. Nothing but raw steps is
-stored. The search does not look at Q, so that of all I_update updates of an episode is done at once.
+𝒟⁽ᵐ⁾ₛₐ is the set of policy m's episodes that have (s,a) in row t: one comparison of a column. A step keeps its state,
+its action and the return from there to the end: an n-step return is then one subtraction (`returns_from_start`). The
+search does not look at Q, so that of all I_update updates of an episode is done at once.
 """
 
 from __future__ import annotations
@@ -43,13 +44,13 @@ class Replay:
 
 
 class Episodes(NamedTuple):
-    """A ring of episodes end to end: `pair` is s·|A| + a, `to_end` the return from there to the end.
+    """A ring of episodes end to end: the state of each step, and `to_end`, the return from there to the end.
 
-    A spare episode at the end keeps slices inside. `pair_at` is the same by time, for the search; −1 is no step. `ends`
-    are the running totals of `length`.
+    A spare episode at the end keeps slices inside. `pair_at` is s·|A| + a by time, for the search; −1 is no step.
+    `ends` are the running totals of `length`.
     """
 
-    pair: Int[Array, "steps"]
+    state: Int[Array, "steps"]
     to_end: Float[Array, "steps"]
     pair_at: Int[Array, "t e"]
     length: Int[Array, "e"]
@@ -81,7 +82,7 @@ def store(replay: Replay, kept: Episodes, episode: Any, num_actions: int, count:
     length = jnp.sum(episode.valid, dtype=jnp.int32)
     longer = jnp.where(jnp.arange(replay.capacity, dtype=jnp.int32) >= place, length - kept.length[place], 0)
     return Episodes(
-        put(kept.pair, jnp.maximum(pair, 0)),
+        put(kept.state, jnp.where(episode.valid, episode.state, 0)),
         put(kept.to_end, to_end),
         jax.lax.dynamic_update_slice(kept.pair_at, pair[:, None], (jnp.int32(0), place)),
         kept.length.at[place].set(length),
@@ -175,52 +176,107 @@ def distinct(draws: Float[Array, "u m"], count: Int[Array, "u"]) -> tuple[Int[Ar
     return jnp.stack(ranks, axis=1), jnp.arange(size, dtype=jnp.int32) < count[:, None]
 
 
-def replay_updates(
-    replay: Replay, agent: Any, q: Float[Array, "s a"], kept: Episodes, count: Int[Array, ""], key: PRNGKeyArray
-) -> Float[Array, "s a"]:
-    """I_update updates in turn, each from the newest Q, once the current policy has all its episodes."""
-    chosen = choose(replay, kept, count, key)
-    discount = jnp.asarray(agent.discount, q.dtype) ** jnp.arange(1, kept.pair_at.shape[0] + 1, dtype=q.dtype)
+class Tables(NamedTuple):
+    """Q, and beside it the value V(s) that a return ends in, so that a lookahead reads one number per state."""
 
-    def update(q: Any, one: Chosen) -> tuple[Any, None]:
-        goal = highway_target(agent.rule, discount, q, kept, one)
-        state, action = one.pair // q.shape[1], one.pair % q.shape[1]
-        now = q[state, action]
-        return q.at[state, action].set(now + jnp.asarray(agent.learning_rate, q.dtype) * (goal - now)), None
+    q: Float[Array, "s a"]
+    value: Float[Array, "s"]
+
+
+def replay_updates(
+    replay: Replay, agent: Any, tables: Tables, kept: Episodes, count: Int[Array, ""], key: PRNGKeyArray
+) -> Tables:
+    """I_update updates in turn, each from the newest Q, once the current policy has all its episodes."""
+
+    def updated() -> Tables:
+        chosen = choose(replay, kept, count, key)
+        return Tables(*_in_turn(agent.rule, agent.learning_rate, agent.discount, tables, kept, chosen))
 
     if replay.rollouts == 1:
-        return jax.lax.scan(update, q, chosen)[0]
+        return updated()
     whole = (jnp.asarray(count) + 1) % replay.rollouts == 0
-    return jax.lax.cond(whole, lambda q: jax.lax.scan(update, q, chosen)[0], lambda q: q, q)
+    return jax.lax.cond(whole, updated, lambda: tables)
+
+
+@jax.custom_batching.custom_vmap
+def _in_turn(rule: TargetRule, rate: Any, discount: Any, tables: Tables, kept: Episodes, chosen: Chosen) -> Tables:
+    """The updates one after the other. Several seeds at once go one after the other too: see `_seed_after_seed`."""
+    rows = jax.tree.map(lambda x: x[None], (tables, kept, chosen))
+    return Tables(*(x[0] for x in _flat_updates(rule, rate, discount, *rows)))
+
+
+@_in_turn.def_vmap
+def _seed_after_seed(size: int, batched: Any, *args: Any) -> tuple[Tables, Any]:
+    """What `vmap` over seeds does: all updates of one seed, then all of the next.
+
+    An update reads and writes single numbers far apart, where batching gains nothing; all updates of a seed in a row
+    find its numbers in the cache. A `vmap` over settings, or over part of the arguments, takes the usual way.
+    """
+    settings, arrays = batched[:3], batched[3:]
+    if any(jax.tree.leaves(settings)) or not all(jax.tree.leaves(arrays)):
+        rest = jax.tree.map(lambda x, b: x if b else jnp.broadcast_to(x, (size, *jnp.shape(x))), args, tuple(batched))
+        one = lambda *a: _flat_updates(*a[:3], *jax.tree.map(lambda x: x[None], a[3:]))  # noqa: E731
+        tables = jax.tree.map(lambda x: x[:, 0], jax.vmap(one)(*rest))
+    else:
+        tables = _flat_updates(*args)
+    return tables, jax.tree.map(lambda x: True, tables)
+
+
+def _flat_updates(rule: TargetRule, rate: Any, discount: Any, tables: Tables, kept: Episodes, chosen: Chosen) -> Tables:
+    """The updates of every seed (the first axis), in one loop over arrays that hold all seeds end to end."""
+    seeds, num_states, num_actions = tables.q.shape
+    updates = chosen.pair.shape[1]
+    if tables.q.size >= NEVER:
+        raise ValueError(f"{seeds} tables of {num_states} states are too many: give keys of shape [groups, seeds]")
+    horizon = kept.pair_at.shape[1]
+    real = tables.q.dtype
+    powers = jnp.asarray(discount, real) ** jnp.arange(1, horizon + 1, dtype=real)
+    seed = jnp.repeat(jnp.arange(seeds, dtype=jnp.int32), updates)
+    step = chosen.step.reshape(-1, *chosen.step.shape[2:]) + (seed * kept.state.shape[1])[:, None, None]
+    pair = chosen.pair.ravel() + seed * (num_states * num_actions)
+    left = chosen.left.reshape(step.shape)
+    states, to_end = kept.state.ravel(), kept.to_end.ravel()
+
+    def update(carry: tuple[Any, Any], one: Any) -> tuple[tuple[Any, Any], None]:
+        q, value = carry
+        pair, first_state, step, left = one
+
+        def ahead(ring: Array) -> Array:
+            rows = jax.vmap(lambda i: jax.lax.dynamic_slice(ring, (i,), (horizon,)))(step.ravel() + 1)
+            return rows.reshape(*step.shape, horizon)
+
+        next_value = value.at[ahead(states) + first_state].get(mode="promise_in_bounds")
+        inside = jnp.arange(1, horizon + 1, dtype=jnp.int32) < left[..., None]
+        single: Any = returns_from_start(to_end[step], ahead(to_end), next_value, jnp.where(inside, powers, 0.0))
+        now = q[pair]
+        new = now + jnp.asarray(rate, real) * (highway_target(rule, single, left, now) - now)
+        q = q.at[pair].set(new)
+        state = pair // num_actions
+        row = jax.lax.dynamic_slice(q, (state * num_actions,), (num_actions,))
+        return (q, value.at[state].set(value_of(rule.bootstrap, row, row))), None
+
+    steps = (pair, seed * num_states, step, left)
+    (q, value), _ = jax.lax.scan(update, (tables.q.ravel(), tables.value.ravel()), steps)
+    return Tables(q.reshape(tables.q.shape), value.reshape(tables.value.shape))
 
 
 def highway_target(
-    rule: TargetRule, discount: Float[Array, "t"], q: Float[Array, "s a"], kept: Episodes, one: Chosen
+    rule: TargetRule, single: Float[Array, "m r n"], left: Int[Array, "m r"], now: Float[Array, ""]
 ) -> Float[Array, ""]:
-    """max_m max_n max_{n'∈{1,n}} 𝔼̂_{𝒟⁽ᵐ⁾ₛₐ}[Gⁿ'], or what the rule's backup puts for the maxima. Paper: Eq. 20."""
-    horizon, num_actions = kept.pair_at.shape[0], q.shape[1]
+    """max_m max_n max_{n'∈{1,n}} 𝔼̂_{𝒟⁽ᵐ⁾ₛₐ}[Gⁿ'], or what the rule's backup puts for the maxima. Paper: Eq. 20.
 
-    def slices(ring: Array) -> Array:
-        rows = jax.vmap(lambda i: jax.lax.dynamic_slice(ring, (i,), (horizon,)))(one.step.ravel() + 1)
-        return rows.reshape(*one.step.shape, horizon)
-
-    follow = slices(kept.pair)
-    acted = (follow[..., None] % num_actions == jnp.arange(num_actions, dtype=jnp.int32)).astype(q.dtype)
-    next_value = value_of(rule.bootstrap, q[follow // num_actions], acted)
-    inside = jnp.arange(1, horizon + 1, dtype=jnp.int32) < one.left[..., None]
-    powers = jnp.where(inside, discount, 0.0)
-    single = returns_from_start(kept.to_end[one.step], slices(kept.to_end), next_value, powers)
-    weight = (one.left > 0).astype(q.dtype)
+    From the returns at every depth of each policy's rollouts; rollouts with nothing `left` do not count.
+    """
+    horizon = single.shape[-1]
+    weight = (left > 0).astype(single.dtype)
     returns = jnp.sum(single * weight[..., None], axis=1) / jnp.maximum(weight.sum(1), 1)[:, None]
     backup, gate_depth = rule.backup, rule.backup.gate_depth
     picked = [min(n, horizon) - 1 for n in backup.depths]
-    value = q[one.pair // num_actions, one.pair % num_actions]
-    reference = returns[:, min(gate_depth, horizon) - 1] if gate_depth else jnp.full(returns.shape[:1], value)
+    reference = returns[:, min(gate_depth, horizon) - 1] if gate_depth else jnp.full(returns.shape[:1], now)
     gated = returns if picked == list(range(horizon)) else returns[:, jnp.array(picked)]
     if all(isinstance(a, float) and a == math.inf for a in (backup.depth_alpha, backup.policy_alpha)):
         # A repeated return or policy does not change a maximum: no masks.
         return jnp.asarray(combine_returns(backup, gated, reference))
-    left = one.left.max(1)
-    real = jnp.arange(1, horizon + 1, dtype=jnp.int32) <= left[:, None]
-    real = real[:, jnp.array(picked)]
-    return jnp.asarray(combine_returns(backup, gated, reference, policy_mask=left > 0, depth_mask=real))
+    most = left.max(1)
+    real = (jnp.arange(1, horizon + 1, dtype=jnp.int32) <= most[:, None])[:, jnp.array(picked)]
+    return jnp.asarray(combine_returns(backup, gated, reference, policy_mask=most > 0, depth_mask=real))

@@ -20,10 +20,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from highway_rl.agents.learner import Learner
-from highway_rl.agents.replay import Episodes, Replay, empty, replay_updates, store
+from highway_rl.agents.replay import Episodes, Replay, Tables, empty, replay_updates, store
 from highway_rl.core import targets as rules
 from highway_rl.core.backup import Backup
-from highway_rl.core.bootstrap import EpsilonGreedy
+from highway_rl.core.bootstrap import EpsilonGreedy, EvenlyGreedy, Greedy, value_of
 from highway_rl.core.checks import check_unit_interval
 from highway_rl.core.targets import TargetRule, Trajectory, targets
 from highway_rl.types import DiscreteEnv, record, static
@@ -45,6 +45,10 @@ class TabularAgent:
             check_unit_interval(name, getattr(self, name))
         if self.replay is not None and self.rule.trace is not None:
             raise ValueError("rule has a trace: replay takes rules without one, such as highway_optimality")
+        if self.replay is not None and not isinstance(self.rule.bootstrap, Greedy | EvenlyGreedy | EpsilonGreedy):
+            raise ValueError(
+                "rule's bootstrap looks at the action taken; allowed with replay: one that looks at Q alone"
+            )
 
 
 class Episode(NamedTuple):
@@ -60,10 +64,11 @@ class Episode(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """What an agent carries from episode to episode: the table and, with replay, the newest episodes."""
+    """What an agent carries from episode to episode: the table and, with replay, its V(s) and the newest episodes."""
 
     q: Float[Array, "s a"]
-    episodes: Episodes | None
+    value: Float[Array, "s"] | None = None
+    episodes: Episodes | None = None
 
 
 def check_env(env: Any, agent: TabularAgent | None = None) -> None:
@@ -82,7 +87,10 @@ def check_env(env: Any, agent: TabularAgent | None = None) -> None:
 
 def start(env: DiscreteEnv, agent: TabularAgent) -> Memory:
     q = jnp.full((env.num_states, env.num_actions), agent.initial_value, float)
-    return Memory(q, None if agent.replay is None else empty(agent.replay, env.horizon))
+    if agent.replay is None:
+        return Memory(q)
+    value = jnp.full(env.num_states, value_of(agent.rule.bootstrap, q[0], q[0]))
+    return Memory(q, value, empty(agent.replay, env.horizon))
 
 
 def behave(q: Float[Array, "a"], epsilon: Any, draw: Float[Array, ""]) -> tuple[Array, Array]:
@@ -117,11 +125,11 @@ def collect(env: DiscreteEnv, agent: TabularAgent, q: Float[Array, "s a"], key: 
 
 def learn(agent: TabularAgent, memory: Memory, episode: Episode, count: Int[Array, ""], key: PRNGKeyArray) -> Memory:
     """The table after one more episode; `count` is how many came before."""
-    if agent.replay is None or memory.episodes is None:
-        return Memory(learn_episode(agent, memory.q, episode), None)
+    if agent.replay is None or memory.episodes is None or memory.value is None:
+        return Memory(learn_episode(agent, memory.q, episode))
     episodes = store(agent.replay, memory.episodes, episode, memory.q.shape[1], count)
-    q = replay_updates(agent.replay, agent, memory.q, episodes, count, key)
-    return Memory(q, episodes)
+    tables = replay_updates(agent.replay, agent, Tables(memory.q, memory.value), episodes, count, key)
+    return Memory(*tables, episodes)
 
 
 def learn_episode(agent: TabularAgent, q: Float[Array, "s a"], episode: Episode) -> Float[Array, "s a"]:

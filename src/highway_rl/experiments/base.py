@@ -2,22 +2,27 @@
 
     cells(scale, seed) ──run──> rows ──write──> CSV with provenance ──read──> plot, claims
 
-Nothing that is drawn or judged comes from anywhere but the stored rows.
+Nothing that is drawn or judged comes from anywhere but the stored rows. The file is written as cells finish, each time
+whole and in the order of the cells, so a run that is cut short leaves a valid file, and a later one can take it up.
 """
 
 from __future__ import annotations
 
+import concurrent.futures
+import contextlib
 import csv
 import dataclasses
 import datetime
+import hashlib
 import importlib
 import json
+import multiprocessing
 import os
 import pkgutil
 import platform
 import subprocess
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -35,7 +40,10 @@ class Verdict(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Experiment:
-    """One figure of the paper. `run` turns a cell into rows; `claims` judges rows by the number of the claim."""
+    """One figure of the paper. `run` turns a cell into rows; `claims` judges rows by the number of the claim.
+
+    `cost` orders cells that run side by side, the dearest first; `workers` is how many do so unless the user says.
+    """
 
     name: str
     paper: str
@@ -44,6 +52,8 @@ class Experiment:
     run: Callable[..., Iterable[Row]]
     plot: Callable[[Rows, Path], list[Path]]
     claims: dict[int, Callable[[Rows], Verdict]]
+    cost: Callable[[dict[str, Any]], float] = lambda cell: 0.0
+    workers: Callable[[Scale], int] = lambda scale: 1
 
 
 def experiments() -> dict[str, Experiment]:
@@ -62,23 +72,110 @@ def find(name: str) -> Experiment:
 
 
 def run(
-    experiment: Experiment, scale: Scale, seed: int, out: Path, step: Callable[[int, int], None] | None = None
+    experiment: Experiment,
+    scale: Scale,
+    seed: int,
+    out: Path,
+    step: Callable[[int, int], None] | None = None,
+    *,
+    workers: int | None = None,
+    resume: bool = False,
 ) -> Path:
-    """Run every cell, write `<out>/<name>.csv`, and return its path. `step` hears of each finished cell."""
+    """Run every cell, write `<out>/<name>.csv` as they finish, and return its path. `step` hears of each finished cell.
+
+    With several `workers` cells run in processes of their own, one thread each. `resume` keeps the rows of cells that
+    the file has already, if the same code, scale and seed made them.
+    """
     if scale not in ("smoke", "quick", "paper"):
         raise ValueError(f"unknown scale {scale!r}: choose from smoke, quick, paper")
     if seed < 0:
         raise ValueError(f"seed={seed}: give a whole number >= 0")
+    workers = experiment.workers(scale) if workers is None else workers
+    if workers < 1:
+        raise ValueError(f"workers={workers}: give a whole number >= 1")
     cells = experiment.cells(scale, seed)
-    start = time.perf_counter()
-    rows: Rows = []
-    for done, cell in enumerate(cells, 1):
-        rows += [{**cell, **row} for row in experiment.run(**cell)]
+    path = out / f"{experiment.name}.csv"
+    facts = provenance(experiment=experiment.name, scale=scale, seed=seed, cells=len(cells), workers=workers)
+    if workers > 1:
+        facts["device"] = f"cpu ({platform.machine()}), one thread a worker"
+    done, (seconds, cpu) = stored_cells(path, facts, cells) if resume else ({}, (0.0, 0.0))
+    start = written = time.perf_counter()
+
+    def write() -> None:
+        rows = [row for i in sorted(done) for row in done[i]]
+        spent = {"seconds": round(seconds + written - start, 1), "cpu_seconds": round(cpu, 1)}
+        write_rows(path, rows, {**facts, "finished": len(done), **spent})
+
+    for i, rows, used in _finished(experiment, {i: cell for i, cell in enumerate(cells) if i not in done}, workers):
+        done[i] = [{**cells[i], **row} for row in rows]
+        cpu += used
         if step is not None:
-            step(done, len(cells))
-    facts = provenance(experiment=experiment.name, scale=scale, seed=seed, cells=len(cells))
-    facts["seconds"] = round(time.perf_counter() - start, 1)
-    return write_rows(out / f"{experiment.name}.csv", rows, facts)
+            step(len(done), len(cells))
+        if (now := time.perf_counter()) - written > 1.0:  # cells that take no time are written together
+            written = now
+            write()
+    written = time.perf_counter()
+    write()
+    return path
+
+
+def _finished(
+    experiment: Experiment, cells: dict[int, dict[str, Any]], workers: int
+) -> Iterator[tuple[int, Rows, float]]:
+    """The number, the rows and the processor time of each cell, as they come."""
+    if workers == 1 or len(cells) < 2:
+        yield from ((i, *_timed(experiment, cell)) for i, cell in cells.items())
+        return
+    order = sorted(cells, key=lambda i: -experiment.cost(cells[i]))
+    spawn = multiprocessing.get_context("spawn")
+    pool = concurrent.futures.ProcessPoolExecutor(workers, spawn, initializer=_one_thread)
+    try:
+        waiting = {pool.submit(_rows_of, experiment.name, cells[i]): i for i in order}
+        for ready in concurrent.futures.as_completed(waiting):
+            yield waiting[ready], *ready.result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _one_thread() -> None:
+    """In a worker, before JAX starts: the processor, with as many threads in XLA's pools as NPROC says."""
+    import jax
+
+    os.environ["NPROC"] = "1"
+    jax.config.update("jax_platforms", "cpu")
+
+
+def _rows_of(name: str, cell: dict[str, Any]) -> tuple[Rows, float]:
+    return _timed(find(name), cell)
+
+
+def _timed(experiment: Experiment, cell: dict[str, Any]) -> tuple[Rows, float]:
+    start = time.process_time()
+    return list(experiment.run(**cell)), time.process_time() - start
+
+
+def stored_cells(
+    path: Path, facts: dict[str, Any], cells: list[dict[str, Any]]
+) -> tuple[dict[int, Rows], tuple[float, float]]:
+    """Rows by the number of their cell and the seconds they took, where the same code, scale and seed made them."""
+    with contextlib.suppress(ValueError):
+        rows, old = _read(path)
+        if all(old.get(name) == facts[name] for name in ("experiment", "scale", "seed", "code", "jax")):
+            numbers = {_signature(cell, cell): i for i, cell in enumerate(cells)}
+            kinds = {tuple(cell) for cell in cells}
+            found: dict[int, Rows] = {}
+            for row in rows:
+                match = [numbers[key] for names in kinds if (key := _signature(row, names)) in numbers]
+                if match:
+                    found.setdefault(match[0], []).append({name: text for name, text in row.items() if text != ""})
+            return found, (float(old["seconds"]), float(old["cpu_seconds"]))
+    return {}, (0.0, 0.0)
+
+
+def _signature(row: Row, names: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    """The values by which the rows of a cell know it, as they stand in a file."""
+    values = {name: _text(row.get(name)) for name in names}
+    return tuple(sorted((name, "" if value is None else str(value)) for name, value in values.items()))
 
 
 def provenance(**facts: Any) -> dict[str, Any]:
@@ -92,12 +189,22 @@ def provenance(**facts: Any) -> dict[str, Any]:
         **facts,
         "version": highway_rl.__version__,
         "commit": _commit(),
+        "code": fingerprint(),
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "device": f"{jax.devices()[0].device_kind} ({platform.machine()})",
         "python": platform.python_version(),
         "jax": jax.__version__,
         "numpy": np.__version__,
     }
+
+
+def fingerprint() -> str:
+    """A hash of the package's source, which tells two states of the code apart where there is no history."""
+    here = Path(__file__).parent.parent
+    whole = hashlib.sha256()
+    for file in sorted(here.rglob("*.py")):
+        whole.update(str(file.relative_to(here)).encode() + file.read_bytes())
+    return whole.hexdigest()[:12]
 
 
 def _commit() -> str:
@@ -116,23 +223,34 @@ def _commit() -> str:
 
 
 def write_rows(path: Path, rows: Rows, facts: dict[str, Any]) -> Path:
-    """A CSV whose first line is `# ` and the provenance as JSON."""
+    """A CSV whose first line is `# ` and the provenance as JSON; it takes the place of an older one in one move."""
     path.parent.mkdir(parents=True, exist_ok=True)
     columns = list(dict.fromkeys(name for row in rows for name in row))
-    with path.open("w", newline="", encoding="utf-8") as file:
+    new = path.with_name(f".{path.name}.{os.getpid()}")
+    with new.open("w", newline="", encoding="utf-8") as file:
         file.write(f"# {json.dumps(facts)}\n")
         writer = csv.DictWriter(file, columns, lineterminator="\n")
         writer.writeheader()
-        writer.writerows({k: f"{v:.12g}" if isinstance(v, float) else v for k, v in row.items()} for row in rows)
+        writer.writerows({k: _text(v) for k, v in row.items()} for row in rows)
+    new.replace(path)
     return path
+
+
+def _text(value: Any) -> Any:
+    return f"{value:.12g}" if isinstance(value, float) else value
 
 
 def read_rows(path: Path) -> tuple[Rows, dict[str, Any]]:
     """The rows of a stored run, numbers as numbers, and its provenance."""
+    rows, facts = _read(path)
+    return [{k: _number(v) for k, v in row.items()} for row in rows], facts
+
+
+def _read(path: Path) -> tuple[list[dict[str, str]], dict[str, Any]]:
     try:
         with path.open(encoding="utf-8", newline="") as file:
             facts = json.loads(file.readline().removeprefix("# "))
-            rows = [{k: _number(v) for k, v in row.items()} for row in csv.DictReader(file)]
+            rows = list(csv.DictReader(file))
     except FileNotFoundError:
         raise ValueError(f"{path} is not there: `highway-rl run {path.stem}` makes it") from None
     except (json.JSONDecodeError, UnicodeDecodeError, csv.Error) as error:

@@ -6,15 +6,17 @@ reaches 1 − ε. A seed that is not solved by the cap counts as the cap, and th
 medians are drawn beside ours.
 
 A second set of cells asks what the maximum over noisy returns costs: how often Highway Q-learning prefers the worse
-branch when that branch has the larger variance, by rollouts per policy and softmax temperature.
+branch when that branch has the larger variance, by rollouts per policy and softmax temperature, and without the gate.
 
 Paper: Fig. 5, Sec. 6.2, App. C.2.
 """
 
 from __future__ import annotations
 
+import concurrent.futures
 import functools
 import math
+import os
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -23,24 +25,25 @@ import jax.numpy as jnp
 import numpy as np
 
 from highway_rl.agents import rudder, tabular
-from highway_rl.agents.learner import NEVER, Learned, Learner, trainer
+from highway_rl.agents.learner import COMPILER, NEVER, Learner, trainer, training
 from highway_rl.envs import make_task
 from highway_rl.experiments.base import FAILS, HOLDS, PARTLY, Experiment, Row, Rows, Scale, Verdict, select
 from highway_rl.experiments.toy_delayed_plot import plot
 from highway_rl.types import DiscreteEnv
 
-LEARNING_RATE = 0.1
-"""Of every table but Highway's, whose updates replace. Not published; with it Q(λ) lands near RUDDER's curves."""
+LEARNING_RATE = {"trace-back": 0.08, "choice": 0.1}
+"""Of every table but Highway's, whose updates replace. Not published; with 0.08 Q(λ) on Trace Back lands near RUDDER's
+curve, and Choice is calibrated with 0.1."""
 AVERAGE_RATE = {"trace-back": 0.01, "choice": 0.001}
 """Of RUDDER's moving average; not published. 0.001 alone costs about 2,170 episodes, so only Choice can have it."""
 
-METHODS: dict[str, Callable[[DiscreteEnv], Learner]] = {
-    "Highway Q-learning": lambda env: tabular.learner(env, tabular.highway_q_learning(env.horizon)),
-    "Monte Carlo": lambda env: tabular.learner(env, tabular.monte_carlo(learning_rate=LEARNING_RATE)),
-    "RUDDER": lambda env: rudder.learner(env, rudder.rudder(learning_rate=LEARNING_RATE)),
-    "RUDDER + Q(λ)": lambda env: rudder.learner(env, rudder.rudder_q_lambda(0.9, learning_rate=LEARNING_RATE)),
-    "Q(λ)": lambda env: tabular.learner(env, tabular.watkins_q_lambda(0.9, learning_rate=LEARNING_RATE)),
-    "SARSA(λ)": lambda env: tabular.learner(env, tabular.sarsa_lambda(0.9, learning_rate=LEARNING_RATE)),
+METHODS: dict[str, Callable[[DiscreteEnv, float], Learner]] = {
+    "Highway Q-learning": lambda env, rate: tabular.learner(env, tabular.highway_q_learning(env.horizon)),
+    "Monte Carlo": lambda env, rate: tabular.learner(env, tabular.monte_carlo(learning_rate=rate)),
+    "RUDDER": lambda env, rate: rudder.learner(env, rudder.rudder(learning_rate=rate)),
+    "RUDDER + Q(λ)": lambda env, rate: rudder.learner(env, rudder.rudder_q_lambda(0.9, learning_rate=rate)),
+    "Q(λ)": lambda env, rate: tabular.learner(env, tabular.watkins_q_lambda(0.9, learning_rate=rate)),
+    "SARSA(λ)": lambda env, rate: tabular.learner(env, tabular.sarsa_lambda(0.9, learning_rate=rate)),
 }
 DELAYS: dict[str, dict[str, tuple[int, ...]]] = {
     "smoke": {"trace-back": (6,), "choice": (10,)},
@@ -51,12 +54,23 @@ DELAYS: dict[str, dict[str, tuple[int, ...]]] = {
     },
 }
 SEEDS = {"smoke": 2, "quick": 20, "paper": 100}
-STEPS = {"smoke": 300, "quick": 150_000, "paper": 12_000_000}
+STEPS = {"smoke": 300, "quick": 150_000, "paper": 8_000_000}
 """Most steps of a seed: the cap is this over the delay, in episodes."""
-HIGHWAY_CAP = 3000
-"""Highway Q-learning's own cap: more episodes than its memory holds would change nothing."""
+CAPS = {"Highway Q-learning": 3000, "RUDDER": 20_000, "RUDDER + Q(λ)": 20_000}
+"""Lower caps, in episodes. Past 3,000 the choice of Highway Q-learning's memory is settled."""
+EXPECTED: dict[tuple[str, str], tuple[float, float]] = {
+    ("trace-back", "Highway Q-learning"): (900, 0.0),
+    ("trace-back", "Monte Carlo"): (2500, 0.0),
+    ("trace-back", "Q(λ)"): (55_000, 2.4),
+    ("trace-back", "SARSA(λ)"): (60_000, 4.5),
+    ("choice", "Highway Q-learning"): (3000, 0.0),
+    ("choice", "Monte Carlo"): (60_000, 0.86),
+    ("choice", "Q(λ)"): (4000, 1.5),
+    ("choice", "SARSA(λ)"): (4000, 1.5),
+}
+"""Roughly how many episodes the slowest seed needs at delay 10, and with which power of the delay that grows."""
 
-ROLLOUTS = {"smoke": (2,), "quick": (1, 4, 16), "paper": (1, 2, 4, 8, 16, 32)}
+ROLLOUTS = {"smoke": (2,), "quick": (1, 16), "paper": (1, 2, 4, 8, 16, 32)}
 ALPHAS = (math.inf, 10.0, 1.0, 0.3, 0.1, 0.0)
 POLICIES = {"smoke": 32, "quick": 32, "paper": 128}
 
@@ -69,37 +83,67 @@ def cells(scale: Scale, seed: int) -> list[dict[str, Any]]:
             for method in list(METHODS)[: None if scale != "smoke" else 3 if task == "trace-back" else 2]:
                 if delay > 25 and task == "trace-back" and method in ("Q(λ)", "SARSA(λ)"):
                     continue
-                cap = STEPS[scale] // delay
-                cap = min(cap, HIGHWAY_CAP) if method == "Highway Q-learning" else cap
-                cap = min(cap, 20_000) if method.startswith("RUDDER") else cap
-                found.append({"kind": "solve", "task": task, "delay": delay, "method": method, "cap": cap})
-    for task, delay in (("choice", 10), ("watch-repair", 50 if scale == "paper" else 10)):
+                cap = min(STEPS[scale] // delay, CAPS.get(method, NEVER))
+                found += parts({"kind": "solve", "task": task, "delay": delay, "method": method, "cap": cap}, scale)
+    for task in ("choice", "watch-repair"):
         for rollouts in ROLLOUTS[scale]:
-            cap = POLICIES[scale] * rollouts
-            found.append({"kind": "noise", "task": task, "delay": delay, "rollouts": rollouts, "cap": cap})
-    found.sort(key=lambda cell: cell["cap"] * cell["delay"])
-    return [{**cell, "seeds": SEEDS[scale], "base_seed": seed} for cell in found]
+            cell = {"kind": "noise", "task": task, "delay": 10, "rollouts": rollouts}
+            found.append({**cell, "cap": POLICIES[scale] * rollouts, "first": 0, "seeds": SEEDS[scale]})
+    found.sort(key=cost)
+    return [{**cell, "base_seed": seed} for cell in found]
 
 
-def run(kind: str, base_seed: int, seeds: int, **cell: Any) -> Iterable[Row]:
+def parts(cell: dict[str, Any], scale: Scale) -> list[dict[str, Any]]:
+    """The cell, its seeds shared out evenly if it would take a core more than five minutes."""
+    seeds = SEEDS[scale]
+    whole = {**cell, "first": 0, "seeds": seeds}
+    count = next((n for n in (1, 2, 5) if cost(whole) / n < 300), 10) if scale == "paper" else 1
+    return [{**whole, "first": i * seeds // count, "seeds": seeds // count} for i in range(count)]
+
+
+def cost(cell: dict[str, Any]) -> float:
+    """About how many seconds of one core the cell takes, by counting steps."""
+    delay, seeds = cell["delay"], cell["seeds"]
+    if cell["kind"] == "noise":
+        step = 3e-6 + 1.5e-8 * cell["rollouts"] * delay
+        return float(10 + step * (len(ALPHAS) + 1) * cell["cap"] * delay * seeds)
+    base, power = EXPECTED.get((cell["task"], cell["method"]), (2000, 0.3))
+    episodes = min(cell["cap"], base * (delay / 10) ** power)
+    highway, learned = cell["method"] == "Highway Q-learning", cell["method"].startswith("RUDDER")
+    step = 3e-6 + 3e-8 * delay if highway else 5e-6 if learned else 7e-7
+    return float((10 if learned else 4) + step * episodes * delay * seeds)
+
+
+def cores() -> int:
+    """How many there are to use; 1 in a worker, which has its core."""
+    return int(os.environ.get("NPROC") or os.cpu_count() or 1)
+
+
+def run(kind: str, base_seed: int, first: int, seeds: int, **cell: Any) -> Iterable[Row]:
     """A row per seed ("solve"), or per softmax temperature ("noise")."""
-    keys = jax.random.split(jax.random.key(base_seed), seeds)
-    return _solve(keys, **cell) if kind == "solve" else _noise(keys, **cell)
+    numbers = jnp.arange(first, first + seeds, dtype=jnp.uint32)
+    keys = jax.vmap(jax.random.fold_in, (None, 0))(jax.random.key(base_seed), numbers)
+    return _solve(keys, first, **cell) if kind == "solve" else _noise(keys, **cell)
 
 
 @functools.lru_cache(maxsize=8)
-def _solver(task: str, delay: int, method: str, cap: int) -> Callable[..., Learned]:
+def _solver(task: str, delay: int, method: str, cap: int) -> Any:
     env = make_task(task, delay=delay)
-    rate = AVERAGE_RATE[task]
-    return trainer(env, METHODS[method](env), max_episodes=cap, average_rate=rate, keep=lambda memory: ())
+    learner = METHODS[method](env, LEARNING_RATE[task])
+    return trainer(env, learner, max_episodes=cap, average_rate=AVERAGE_RATE[task], keep=lambda memory: ())
 
 
-def _solve(keys: Any, task: str, delay: int, method: str, cap: int) -> Iterable[Row]:
+def _solve(keys: Any, first: int, task: str, delay: int, method: str, cap: int) -> Iterable[Row]:
+    """Highway's seeds go by tens, which fit the cache and do not wait for the slowest; groups run side by side."""
+    size = 10 if method == "Highway Q-learning" and keys.shape[0] % 10 == 0 else keys.shape[0]
+    groups = list(keys.reshape(-1, size))
     # In single precision values that should differ tie, ties count as greedy, and Q(λ) learns up to twice as fast.
     with jax.enable_x64(not method.startswith("RUDDER")):
-        learned = _solver(task, delay, method, cap)(_grouped(keys, task, delay))
-    columns = [np.asarray(x).ravel() for x in (learned.greedy, learned.average, learned.right)]
-    for seed, (greedy, average, right) in enumerate(zip(*columns, strict=True)):
+        program = _solver(task, delay, method, cap).lower(groups[0]).compile()
+    with concurrent.futures.ThreadPoolExecutor(cores()) as pool:
+        learned = list(pool.map(lambda group: jax.block_until_ready(program(group)), groups))
+    columns = [np.concatenate(x) for x in zip(*((g.greedy, g.average, g.right) for g in learned), strict=True)]
+    for seed, (greedy, average, right) in enumerate(zip(*columns, strict=True), first):
         yield {
             "seed": seed,
             "greedy": min(int(greedy), cap),
@@ -110,32 +154,38 @@ def _solve(keys: Any, task: str, delay: int, method: str, cap: int) -> Iterable[
         }
 
 
-def _grouped(keys: Any, task: str, delay: int) -> Any:
-    """Tables above a gigabyte go by groups of 25 seeds, where the seeds divide so."""
-    big = task == "trace-back" and delay >= 50 and keys.shape[0] % 25 == 0
-    return keys.reshape(-1, 25) if big else keys
-
-
 @functools.lru_cache(maxsize=4)
-def _noisy(task: str, delay: int, rollouts: int, cap: int) -> Callable[..., Any]:
-    """Final preferences of many seeds, for each softmax alpha, where the worse branch is the noisier one."""
+def _noisy(task: str, delay: int, rollouts: int, cap: int, gate_depth: int | None) -> Callable[..., Any]:
+    """Final values at the first states of many seeds, for each softmax alpha.
+
+    With more rollouts per policy there are fewer policies for the same episodes; updates grow with them, so that
+    every setting learns as much per episode.
+    """
     env = make_task(task, delay=delay, **({"noise": (0.0, 4.0)} if task == "choice" else {}))
+    settings: Any = {"rollouts": rollouts, "updates": rollouts * delay, "capacity": cap, "gate_depth": gate_depth}
 
     def final(alpha: Any, keys: Any) -> Any:
-        agent = tabular.highway_q_learning(delay, rollouts=rollouts, alpha=alpha, capacity=cap)
-        learn = trainer(env, tabular.learner(env, agent), max_episodes=cap, until="cap", keep=lambda m: m.q[:4])
+        agent = tabular.highway_q_learning(delay, alpha=alpha, **settings)
+        learn = training(env, tabular.learner(env, agent), max_episodes=cap, until="cap", keep=lambda m: m.q[:4])
         return learn(keys).kept
 
-    return jax.jit(jax.vmap(final, (0, None)))
+    return jax.jit(
+        lambda alphas, keys: jax.lax.map(lambda alpha: final(alpha, keys), alphas), compiler_options=COMPILER
+    )
 
 
 def _noise(keys: Any, task: str, delay: int, rollouts: int, cap: int) -> Iterable[Row]:
-    q = np.asarray(_noisy(task, delay, rollouts, cap)(jnp.array(ALPHAS, float), keys))
-    # Choice: action 1 is the worse, noisier subtree. Watch: repairing brands 0 and 3 is worse than not, and noisy.
-    wrong = q[:, :, 0, 1] >= q[:, :, 0, 0] if task == "choice" else (q[:, :, [0, 3], 1] >= q[:, :, [0, 3], 0]).mean(-1)
-    shy = np.zeros(wrong.shape) if task == "choice" else (q[:, :, [1, 2], 1] < q[:, :, [1, 2], 0]).mean(-1)
-    for i, alpha in enumerate(ALPHAS):
-        yield {"alpha": str(alpha), "wrong": float(wrong[i].mean()), "missed": float(shy[i].mean())}
+    """Shares of seeds (and brands) that prefer the worse branch, and that leave the better one; ties are neither."""
+    for gate_depth, alphas in ((1, ALPHAS), (None, (0.0,))):
+        q = np.asarray(_noisy(task, delay, rollouts, cap, gate_depth)(jnp.array(alphas, float), keys))
+        # Q(worse) − Q(better). Choice: subtree 1 is the worse, noisier one. Watch: brands 0 and 3 are not worth it.
+        lead = q[..., 1] - q[..., 0]
+        losing, gaining = (
+            (lead[..., :1], -lead[..., :1]) if task == "choice" else (lead[..., [0, 3]], lead[..., [1, 2]])
+        )
+        for i, alpha in enumerate(alphas):
+            row = {"alpha": str(alpha), "gate": gate_depth is not None, "lead": float(losing[i].mean())}
+            yield {**row, "wrong": float((losing[i] > 0).mean()), "missed": float((gaining[i] < 0).mean())}
 
 
 def summary(rows: Rows, task: str, method: str, rule: str) -> dict[int, dict[str, float]]:
@@ -197,4 +247,6 @@ EXPERIMENT = Experiment(
     run=run,
     plot=lambda rows, out: plot(rows, out, summary, list(METHODS), ALPHAS),
     claims={10: _within},
+    cost=cost,
+    workers=lambda scale: 1 if scale == "smoke" else cores(),
 )

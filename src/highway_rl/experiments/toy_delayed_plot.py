@@ -91,14 +91,17 @@ def _misled(rows: Rows, out: Path, alphas: tuple[float, ...]) -> Path:
     figure, (choice, watch) = axes(2, title, size=(5.4, 3.8))
     for task, ax in (("choice", choice), ("watch-repair", watch)):
         for i, alpha in enumerate(alphas):
-            found = [r for r in select(rows, kind="noise", task=task) if str(r["alpha"]) == str(alpha)]
+            found = [r for r in select(rows, kind="noise", task=task, gate=True) if float(r["alpha"]) == alpha]
             found.sort(key=lambda row: row["rollouts"])
             shade = 0.85 * i / max(len(alphas) - 1, 1)
             label = "maximum (α = ∞)" if alpha == float("inf") else f"softmax α = {alpha:g}"
             x = [row["rollouts"] for row in found]
             ax.plot(x, [row["wrong"] for row in found], "o-", ms=4, color=str(shade), label=label)
+        found = sorted(select(rows, kind="noise", task=task, gate=False), key=lambda row: row["rollouts"])
+        x = [row["rollouts"] for row in found]
+        ax.plot(x, [row["wrong"] for row in found], "s--", ms=4, color="#c8393b", label="mean, no gate")
         ax.axhline(0.5, color="0.7", lw=1, ls=":")
         name = "Choice: worse subtree preferred" if task == "choice" else "watch repair: losing brands repaired"
         ax.set(xscale="log", ylim=(-0.03, 1.03), xlabel="rollouts per policy", ylabel="share of seeds", title=name)
-    legend(watch, loc="lower left")
+    legend(choice, loc="lower left", ncols=2)
     return save(figure, out / "toy-delayed-noise.png")
