@@ -7,6 +7,7 @@ import dataclasses
 import io
 import json
 import os
+import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Annotated, Any, Literal
 import tyro
 from tyro.conf import FlagCreatePairsOff, Positional, UseAppendAction, arg, subcommand
 
-from highway_rl.cli_train import Evaluate, Resume, Train
+from highway_rl.cli_train import LATE, Evaluate, Resume, Train
 from highway_rl.console import coloured, one_line, progress, short, table
 
 Scale = Literal["smoke", "quick", "paper"]
@@ -213,7 +214,7 @@ class Watch(Debug):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Demo(Debug):
-    """See the paper's first figures drawn from live numbers, in about a minute."""
+    """See the paper's first figures drawn from live numbers, and two deep agents learn from a late reward."""
 
     out: Path = Path("demo")
     """Folder for rows and figures."""
@@ -221,8 +222,13 @@ class Demo(Debug):
     def __call__(self) -> None:
         for name in ("example-mdp", "multi-room"):
             Run(experiment=name, scale="quick", out=self.out)()
+        folder = self.out / "late"
+        shutil.rmtree(folder, ignore_errors=True)
+        print("\nA choice that is paid 50 steps later: DQN carries the reward back one step at a time.")
+        Train(**LATE, out=folder)()
         print(
             "\nNext:\n"
+            "  highway-rl train minatar/breakout --delay end --seeds 3   the same on a game; wants a GPU\n"
             "  highway-rl check                                    each claim of the paper, judged by the stored runs\n"
             "  highway-rl solve taxi --method highway              a certified answer for a Gymnasium table\n"
             "  highway-rl solve multi-room --set rooms=8 --compare all methods side by side\n"

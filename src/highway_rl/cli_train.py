@@ -281,3 +281,18 @@ def _value(text: str) -> Any:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError):
         return text
+
+
+LATE: dict[str, Any] = {
+    "task": "late",
+    "algo": ("dqn", "soft-highway-dqn"),
+    "seeds": 3,
+    "steps": 8_000,
+    "set": ("num_actions=8", "prize=10.0"),
+    "agent": ("learning_rate=0.002", "loss=squared", "epsilon_steps=4000"),
+    "schedule": ("refresh=250", "start=1000", "capacity=8000"),
+    "report_every": 500,
+    "checkpoint_every": 8_000,
+    "episodes": 20,
+}
+"""What the demo trains: small enough for two cores, late enough to matter."""

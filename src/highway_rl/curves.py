@@ -34,7 +34,9 @@ def draw(folder: Path) -> Path | None:
     if not rows:
         return None
     algos = list(dict.fromkeys(r["algo"] for r in rows))
-    figure, (left, middle, right) = plt.subplots(1, 3, figsize=(13, 3.6), layout="constrained")
+    choosing = any(won_columns(rows, algo) for algo in algos)  # without several depths there is nothing to choose
+    figure, axes = plt.subplots(1, 2 + choosing, figsize=(9 + 4 * choosing, 3.6), layout="constrained")
+    left, middle, right = axes[0], axes[1], axes[-1]
     for i, algo in enumerate(algos):
         step, scores = curve(rows, algo, "score")
         colour = f"C{i}"
@@ -48,10 +50,13 @@ def draw(folder: Path) -> Path | None:
             name = "1-step (gate shut)" if name == "gate" else f"{name}-step" if name != "end" else "to the end"
             middle.plot(step, np.nanmean(won, axis=0), style, color=colour, label=f"{algo}: {name}")
     left.set(title="score of training episodes", xlabel="step", ylabel="mean; band: least to largest seed")
-    middle.set(title="which return was the largest", xlabel="step", ylabel="share of stored steps", ylim=(-0.03, 1.03))
+    if choosing:
+        middle.set(
+            title="which return was the largest", xlabel="step", ylabel="share of stored steps", ylim=(-0.03, 1.03)
+        )
     right.set(title="target minus what really followed", xlabel="step")
     right.axhline(0, color="0.6", lw=0.8, zorder=0)
-    for axis in (left, middle, right):
+    for axis in axes:
         if axis.get_legend_handles_labels()[0]:
             axis.legend(fontsize=7, frameon=False)
         axis.spines[["top", "right"]].set_visible(False)

@@ -30,7 +30,9 @@ def provenance(**facts: Any) -> dict[str, Any]:
 
 
 def _commit() -> str:
-    """The commit of the package, or what HIGHWAY_RL_COMMIT says where the code was copied without its history."""
+    """What HIGHWAY_RL_COMMIT says, for code that was copied without its history; else the commit of the package."""
+    if told := os.environ.get("HIGHWAY_RL_COMMIT"):
+        return told
     here = Path(__file__).parent
 
     def git(*words: str) -> str:
@@ -41,4 +43,4 @@ def _commit() -> str:
             "+changes" if git("status", "--porcelain", "-uno", ".") else ""
         )
     except (OSError, subprocess.CalledProcessError):
-        return os.environ.get("HIGHWAY_RL_COMMIT", "unknown")
+        return "unknown"

@@ -101,6 +101,10 @@ def setup(config: Config) -> Setup:
         network=NETWORKS[config.network],
         **(discount | made[0][1] | config.agent),
     )
+    times = {f.name for f in dataclasses.fields(train.Schedule)}
+    for name in config.schedule:
+        if name not in times:
+            raise ValueError(f"the schedule has no setting {name!r}: it has {', '.join(sorted(times))}")
     schedule = train.Schedule(**config.schedule)
     check_together(agent, schedule)
     labels = [(algo, config.seed + i) for algo in config.algos for i in range(config.seeds)]

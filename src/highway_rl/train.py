@@ -95,7 +95,8 @@ def init(env: Env, agent: DQN, schedule: Schedule, key: PRNGKeyArray) -> Run:
     store = Store(dataclasses.replace(store.rows, obs=rows), store.newest)
     zeros = jnp.zeros(schedule.num_envs, jnp.int32)
     older = learning.params if agent.bootstrap == "double" else None
-    return Run(learning, older, store, state, k_run, zeros.astype(jnp.float32), zeros, zeros, jnp.int32(NEVER))
+    first = jnp.arange(schedule.num_envs, dtype=jnp.int32)  # numbers of episodes: no two environments share one
+    return Run(learning, older, store, state, k_run, zeros.astype(jnp.float32), zeros, first, jnp.int32(NEVER))
 
 
 def train(env: Env, agent: DQN, schedule: Schedule, key: PRNGKeyArray) -> tuple[Run, Curve]:

@@ -5,6 +5,7 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from highway_rl import store as stores
@@ -22,6 +23,10 @@ QUICK = {"learning_rate": 3e-3, "epsilon_steps": 500.0, "epsilon_end": 0.3}
 
 def tiny(env, key):
     return networks.FlatNetwork(env, key, hidden=(32,))
+
+
+def adam():
+    return optax.adam(1.0)
 
 
 def settle(env, agent, steps=8_000, **schedule):
@@ -83,22 +88,19 @@ def _raw(x):
 
 
 def test_seeds_together_are_seeds_alone():
+    """One program for all seeds gives what each gives alone; and two keys differ."""
     agent = DQN(rule=targets.soft_highway(), network=tiny)
     env = probes.late(10)
     keys = jax.random.split(jax.random.key(3), 3)
     together, _ = jax.jit(jax.vmap(lambda k: train(env, agent, SMALL, k)))(keys)
+    one = jax.jit(lambda k: train(env, agent, SMALL, k))
     for i in range(3):
-        alone, _ = jax.jit(lambda k: train(env, agent, SMALL, k))(keys[i])
+        alone, _ = one(keys[i])
         for a, b in zip(jax.tree.leaves(together.learning.params), jax.tree.leaves(alone.learning.params), strict=True):
             np.testing.assert_allclose(a[i], b, rtol=1e-4, atol=1e-5)
         np.testing.assert_array_equal(together.store.rows.reward[i], alone.store.rows.reward)
-
-
-def test_two_keys_differ():
-    agent = DQN(network=tiny)
-    one, other = finish(agent, seed=0)[0], finish(agent, seed=1)[0]
-    assert not np.array_equal(one.store.rows.action, other.store.rows.action)
-    assert not np.array_equal(one.learning.params.head.weight, other.learning.params.head.weight)
+    assert not np.array_equal(together.store.rows.action[0], together.store.rows.action[1])
+    assert not np.array_equal(together.learning.params.head.weight[0], together.learning.params.head.weight[1])
 
 
 def test_settings_are_leaves():
@@ -191,20 +193,20 @@ def test_broken_numbers_stop_one_run_only():
 
     env = dataclasses.replace(good, step=step)
     agent = DQN(rule=targets.soft_highway(), network=tiny)
+    plan = dataclasses.replace(SMALL, capacity=600)
     keys = jax.random.split(jax.random.key(1), 6)
-    runs, _ = jax.jit(jax.vmap(lambda k: train(env, agent, SMALL, k)))(keys)
+    runs, _ = jax.jit(jax.vmap(lambda k: train(env, agent, plan, k)))(keys)
     broken = np.asarray(runs.broken)
     hit = broken < 10**9
     assert hit.any()
     assert not hit.all()
     assert np.isfinite(runs.learning.params.head.weight).all()
-    first = np.argmax(np.isnan(np.asarray(runs.store.rows.reward)[hit][:, 0]), axis=1)
-    assert (broken[hit] == np.asarray(runs.store.rows.born)[hit][np.arange(hit.sum()), 0, first]).all()
-    for i in np.flatnonzero(~hit):
-        alone, _ = jax.jit(lambda k: train(env, agent, SMALL, k))(keys[i])
-        np.testing.assert_allclose(
-            runs.learning.params.head.weight[i], alone.learning.params.head.weight, rtol=1e-4, atol=1e-5
-        )
+    rewards, born = np.asarray(runs.store.rows.reward)[:, 0], np.asarray(runs.store.rows.born)[:, 0]
+    for i in np.flatnonzero(hit):
+        assert broken[i] == born[i][np.isnan(rewards[i])].min()
+    alone = jax.jit(lambda k: train(env, agent, plan, k)[0].learning.params.head.weight)
+    for i in np.flatnonzero(~hit)[:2]:
+        np.testing.assert_allclose(runs.learning.params.head.weight[i], alone(keys[i]), rtol=1e-4, atol=1e-5)
 
 
 def test_maxmin_takes_the_smallest_network_and_updates_one():
@@ -234,25 +236,35 @@ def test_a_network_of_ones_own():
 
 
 def test_late_reward_needs_the_highway():
-    """A choice paid 50 steps later: within this budget Highway has found it in every seed, 1-step DQN in none.
+    """A choice paid 50 steps later, on a way that exploring easily loses: within this budget Highway DQN finds it.
 
-    Without the gate and its deep returns the target is DQN's, which carries the reward back one place a refresh.
+    DQN carries the reward back one place a refresh, and there are too few of them. The return to the end, which is what
+    Highway's target is without its gate, blames the choice for what was done after it.
     """
-    env = probes.late(50)
-    plan = Schedule(steps=6_000, capacity=6_000, start=1_000, refresh=250)
-    rules = (targets.q_learning(), targets.soft_highway(alpha=float("inf")), targets.highway(TO_END))
-    base = DQN(rule=rules, network=tiny, learning_rate=2e-3, epsilon_steps=3_000.0, discount=0.99)
+    env = probes.late(50, num_actions=12, prize=10.0, trap=True)
+    plan = Schedule(steps=8_000, capacity=8_000, start=1_000, refresh=250)
+    assert plan.periods - 4 < 49
+    rules = (targets.q_learning(), targets.n_step(TO_END), targets.highway(TO_END))
+    base = DQN(
+        rule=rules,
+        network=tiny,
+        learning_rate=2e-3,
+        epsilon_start=0.4,
+        epsilon_end=0.4,
+        discount=0.99,
+        optimizer=adam,
+        loss="squared",
+    )
 
     def first_values(which, key):
         run, _ = train(env, dataclasses.replace(base, which=which), plan, key)
-        obs = env.reset(key)[1]
-        return dqn.q_values(base, env, run.learning.params, obs[None])[0]
+        return dqn.q_values(base, env, run.learning.params, env.reset(key)[1][None])[0]
 
-    seeds = 5
-    which = jnp.repeat(jnp.arange(3), seeds)
-    keys = jnp.tile(jax.random.split(jax.random.key(7), seeds), 3)
-    q = np.asarray(jax.jit(jax.vmap(first_values))(which, keys)).reshape(3, seeds, 4)
-    gap = q[:, :, 0] - q[:, :, 1:].max(axis=2)
-    prize = 0.99**49
-    solved = gap > 0.25 * prize  # the truth is 0.8 of the prize
-    assert solved.sum(axis=1).tolist() == [0, seeds, seeds]
+    seeds = 6
+    keys = jnp.tile(jax.random.split(jax.random.key(7), seeds), len(rules))
+    q = np.asarray(jax.jit(jax.vmap(first_values))(jnp.repeat(jnp.arange(len(rules)), seeds), keys))
+    gap = (q[:, :6].max(axis=1) - q[:, 6:].max(axis=1)).reshape(len(rules), seeds)
+    solved = (gap > 0.4 * 10 * 0.99**49).sum(axis=1)  # the truth is 0.8 of the discounted prize
+    assert solved[0] == 0
+    assert solved[1] == 0
+    assert solved[2] >= seeds - 1

@@ -20,7 +20,7 @@ RATIO_DEPTHS = (1, 2, 4, 8, 16, 32, 64, 128)
 class Seen(NamedTuple):
     """Means over the steps in the store.
 
-    open     per depth, how often the gate lets the n-step return through
+    open     per depth, how often the gate lets the n-step return through, or would if there were one
     won      how often each return is the largest: first the one the gate compares with, then each depth
     bias     target minus the discounted return that followed, over episodes that terminated
     ratio    the product of min(1, π'/π) over the next k actions, per k in RATIO_DEPTHS, where so many were made

@@ -138,7 +138,9 @@ def targets(
         rule = dataclasses.replace(rule, bootstrap=EpsilonGreedy(epsilon(agent, step)))
     if isinstance(rule.bootstrap, Greedy) and agent.bootstrap == "double":
         rule = dataclasses.replace(rule, bootstrap=Double(follow(newer_q)))
-    returns, reference = sampled_returns(rule, data, q, follow(q))
+    # a rule without a gate is shown against the return a gate would compare with; its target does not change
+    gated = dataclasses.replace(rule.backup, gate_depth=1) if rule.backup.gate_depth is None else rule.backup
+    returns, reference = sampled_returns(dataclasses.replace(rule, backup=gated), data, q, follow(q))
     if group is None:
         target = combine_returns(rule.backup, returns[:, None], reference[:, None])
     else:

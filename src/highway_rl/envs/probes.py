@@ -24,12 +24,16 @@ class Corridor:
     way: Array
 
 
-def late(length: int = 50, num_actions: int = 4, prize: float = 1.0) -> Env:
-    """A corridor of `length` steps. The first action decides: action 0 earns the prize, but only at the far end.
+def late(length: int = 50, num_actions: int = 4, prize: float = 1.0, trap: bool = False) -> Env:
+    """A corridor of `length` steps. The first action decides: the lower half of all actions earns the prize, but only
+    at the far end, and the upper half a fifth of it.
 
-    All other actions earn a fifth of it, also at the end. Nothing in between matters, and an action in the middle of
-    the corridor changes nothing. Each place on each way is an observation of its own, so that nothing learned about
-    one says anything about another. Q*(first, 0) = γ^(length−1) · prize.
+    Nothing in between matters, and an action in the middle of the corridor changes nothing. Each place on each way is
+    an observation of its own, so that what is learned about one says little about another. Q*(first, 0) =
+    γ^(length−1) · prize.
+
+    With a `trap`, the last action leaves the good way at any place. An agent that explores then hardly ever arrives, so
+    that what followed its first action says little about how good that action was.
     """
     if length < 2:
         raise ValueError(f"length={length}: give a whole number >= 2")
@@ -46,8 +50,9 @@ def late(length: int = 50, num_actions: int = 4, prize: float = 1.0) -> Env:
 
     def step(state: Corridor, action: Array, key: PRNGKeyArray) -> Step:
         del key
-        chosen = jnp.where(action == 0, 1, 2).astype(jnp.int32)
-        new = Corridor(state.at + 1, jnp.where(state.at == 0, chosen, state.way))
+        chosen = jnp.where(action < num_actions // 2, 1, 2).astype(jnp.int32)
+        lost = trap & (action == num_actions - 1)
+        new = Corridor(state.at + 1, jnp.where(state.at == 0, chosen, jnp.where(lost, 2, state.way)))
         ends = new.at == length
         paid = jnp.where(new.way == 1, prize, prize / 5)
         return Step(new, observe(new), jnp.where(ends, paid, 0.0).astype(jnp.float32), ends, jnp.zeros_like(ends))

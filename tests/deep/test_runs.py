@@ -1,0 +1,282 @@
+"""Training folders: resuming to the bit, damaged checkpoints, what is written, bad input."""
+
+import csv
+import dataclasses
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from highway_rl import checkpoint, runs
+from highway_rl.cli import main
+from highway_rl.evaluation import by_algo, evaluate
+
+CONFIG = runs.Config(
+    "late",
+    algos=("dqn", "soft-highway-dqn"),
+    seeds=2,
+    env={"length": 6},
+    schedule={"steps": 1_200, "capacity": 500, "start": 100, "refresh": 100},
+    network="mlp",
+    report_every=100,
+    checkpoint_every=100,
+    episodes=5,
+)
+
+
+def same(one, other):
+    for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
+        if jax.dtypes.issubdtype(a.dtype, jax.dtypes.prng_key):
+            a, b = jax.random.key_data(a), jax.random.key_data(b)
+        np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """One uninterrupted run."""
+    with jax.enable_x64(False), jax.numpy_dtype_promotion("standard"):
+        out = tmp_path_factory.mktemp("whole")
+        runs.write_config(CONFIG, out)
+        return runs.fit(CONFIG, out), out
+
+
+def test_stopped_and_resumed_is_the_same_run(whole, tmp_path):
+    trained, out = whole
+    stops = iter([False] * 4 + [True])
+    runs.write_config(CONFIG, tmp_path)
+    first = runs.fit(CONFIG, tmp_path, should_stop=lambda: next(stops))
+    assert first.step == 500
+    again = runs.fit(CONFIG, tmp_path, resume=True)
+    same(again.run, trained.run)
+    assert (tmp_path / "metrics.csv").read_text() == (out / "metrics.csv").read_text()
+
+
+KILLED = """
+import sys, time
+from pathlib import Path
+from highway_rl import runs
+out = Path(sys.argv[1])
+config = runs.read_config(out)
+started = (out / "checkpoints").exists()
+print("ready", flush=True)
+runs.fit(config, out, resume=started, report=lambda row: time.sleep(0.05))
+print("finished", flush=True)
+"""
+
+
+@pytest.mark.parametrize("kills", [2, pytest.param(10, marks=pytest.mark.full)])
+def test_killed_at_random_moments(whole, tmp_path, kills):
+    """SIGKILL, resume, and so on: networks, store, curve and key end as those of the run nobody disturbed."""
+    trained, out = whole
+    runs.write_config(CONFIG, tmp_path)
+    rng = random.Random(kills)
+    done = killed = 0
+    while not done:
+        process = subprocess.Popen(
+            [sys.executable, "-W", "ignore", "-c", KILLED, str(tmp_path)], stdout=subprocess.PIPE, text=True
+        )
+        assert process.stdout.readline() == "ready\n"
+        if killed < kills:
+            known = len(checkpoint.steps(tmp_path / "checkpoints"))
+            deadline = time.monotonic() + 120
+            while process.poll() is None and time.monotonic() < deadline:  # let it get somewhere first
+                if checkpoint.steps(tmp_path / "checkpoints")[-1:] != [] and (known == 0 or killed):
+                    break
+                time.sleep(0.05)
+            time.sleep(rng.random() * 2.0)
+            process.send_signal(signal.SIGKILL)
+            killed += 1
+            if process.wait() == 0:
+                done = 1
+        else:
+            assert process.wait(timeout=300) == 0
+            done = 1
+        process.stdout.close()
+    s = runs.setup(CONFIG)
+    path, facts = checkpoint.latest(tmp_path / "checkpoints")
+    assert facts["period"] == 12
+    same(checkpoint.load(path, jax.eval_shape(s.start())), trained.run)
+    assert (tmp_path / "metrics.csv").read_text() == (out / "metrics.csv").read_text()
+
+
+@pytest.mark.parametrize("harm", ["truncate", "flip", "remove", "manifest"])
+def test_damaged_newest_checkpoint(whole, tmp_path, harm):
+    """The one before is used, with a warning that names the damaged one; the end is the same."""
+    trained, out = whole
+    shutil.copytree(out, tmp_path / "run")
+    folder = tmp_path / "run" / "checkpoints"
+    newest = folder / sorted(os.listdir(folder))[-1]
+    victim = max(
+        (p for p in newest.rglob("*") if p.is_file() and "manifest" not in p.name), key=lambda p: p.stat().st_size
+    )
+    if harm == "truncate":
+        victim.write_bytes(victim.read_bytes()[:-7])
+    elif harm == "flip":
+        data = bytearray(victim.read_bytes())
+        data[len(data) // 2] ^= 1
+        victim.write_bytes(bytes(data))
+    elif harm == "remove":
+        victim.unlink()
+    else:
+        (newest / "manifest.json").write_text('{"step": 12')
+    with pytest.warns(UserWarning, match=newest.name):
+        again = runs.fit(CONFIG, tmp_path / "run", resume=True)
+    same(again.run, trained.run)
+
+
+def test_no_sound_checkpoint_is_an_error(tmp_path):
+    with pytest.raises(ValueError, match="no sound checkpoint"):
+        checkpoint.latest(tmp_path)
+
+
+def test_full_disk_leaves_the_last_good_checkpoint(tmp_path, monkeypatch):
+    tree = {"x": jax.numpy.arange(4.0)}
+    checkpoint.save(tmp_path, 1, tree, {"period": 1})
+
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(checkpoint.os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        checkpoint.save(tmp_path, 2, tree, {"period": 2})
+    assert checkpoint.steps(tmp_path) == [1]
+    assert [p.name for p in tmp_path.iterdir()] == ["step_000000000001"]
+    assert checkpoint.latest(tmp_path)[1] == {"period": 1}
+
+
+def test_training_goes_on_without_room_for_checkpoints(tmp_path, monkeypatch):
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(checkpoint, "save", full)
+    config = dataclasses.replace(CONFIG, schedule=CONFIG.schedule | {"steps": 200})
+    with pytest.warns(UserWarning, match="no checkpoint at step"):
+        assert runs.fit(config, tmp_path).step == 200
+
+
+def test_only_the_newest_are_kept_and_a_pinned_one(tmp_path):
+    for step in range(1, 7):
+        checkpoint.save(tmp_path, step, {"x": jax.numpy.ones(2)}, {"period": step}, keep=2, pinned=3)
+    assert checkpoint.steps(tmp_path) == [3, 5, 6]
+
+
+def test_without_the_store(tmp_path):
+    """A smaller checkpoint; the resumed run fills its store before it learns again."""
+    config = dataclasses.replace(CONFIG, save_store=False, seeds=1)
+    stops = iter([False] * 4 + [True])
+    runs.write_config(config, tmp_path)
+    first = runs.fit(config, tmp_path, should_stop=lambda: next(stops))
+    kept = jax.device_get(first.run.learning.params)
+    stops = iter([True])
+    again = runs.fit(config, tmp_path, resume=True, should_stop=lambda: next(stops))
+    assert again.step == 600
+    same(again.run.learning.params, kept)
+    assert int(again.run.store.rows.real[0].sum()) == 100
+    assert runs.fit(config, tmp_path, resume=True).step == 1_200
+
+
+def test_what_is_written(whole):
+    _, out = whole
+    with (out / "metrics.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 12 * 4
+    assert {(r["algo"], r["seed"]) for r in rows} == {(a, s) for a in CONFIG.algos for s in ("0", "1")}
+    last = [r for r in rows if r["algo"] == "soft-highway-dqn"][-1]
+    shares = [float(last[k]) for k in ("won_gate", "won_1", "won_2", "won_end")]
+    assert sum(shares) == pytest.approx(1, abs=1e-5)
+    assert float(last["open_1"]) == 1.0
+    assert 0 <= float(last["open_end"]) <= 1
+    assert float(last["ratio_1"]) <= 1
+    assert runs.read_config(out) == CONFIG
+    stored = json.loads((out / "config.json").read_text())["provenance"]
+    assert {"commit", "date", "device", "jax", "version"} <= set(stored)
+
+
+def test_evaluation(whole):
+    trained, _ = whole
+    scores = evaluate(trained.setup, trained.run.learning.params, episodes=7)
+    assert [(r["algo"], r["seed"]) for r in scores] == trained.setup.labels
+    assert all(r["length"] == 6 and r["cut_off"] == 0 and 0.2 <= round(r["score"], 6) <= 1 for r in scores)
+    assert by_algo(scores)["dqn"]["seeds"] == 2
+    cut = evaluate(trained.setup, trained.run.learning.params, episodes=3, max_steps=4)
+    assert all(r["cut_off"] == 3 for r in cut)
+
+
+def test_tensorboard_events(whole):
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    _, out = whole
+    found = EventAccumulator(str(out / "tensorboard" / "dqn-1"))
+    found.Reload()
+    assert {"train/score", "train/loss", "value/bias", "gate/open_1"} <= set(found.Tags()["scalars"])
+    assert [e.step for e in found.Scalars("train/loss")] == list(range(100, 1_300, 100))
+
+
+BAD = [
+    (["train", "late", "--algo", "fqn"], "did you mean 'dqn'"),
+    (["train", "late", "--algo", "n-step-dqn", "--rule", "n=0"], "depth 0"),
+    (["train", "late", "--algo", "retrace", "--rule", "lam=1.5"], "lam=1.5: give a number in [0, 1]"),
+    (["train", "late", "--algo", "maxmin-dqn", "--rule", "k=0"], "num_networks=0"),
+    (["train", "late", "--algo", "dqn", "--rule", "n=3"], "dqn has no option 'n'"),
+    (["train", "late", "--schedule", "capacity=500"], "capacity=500: the store must hold at least one refresh period"),
+    (
+        ["train", "late", "--schedule", "capacity=20", "--schedule", "refresh=10", "--schedule", "start=10"],
+        "at least the batch, 32",
+    ),
+    (["train", "late", "--agent", "batch_size=0"], "batch_size=0: give a whole number >= 1"),
+    (["train", "late", "--agent", "discount=1.5"], "discount=1.5: give a number in [0, 1]"),
+    (["train", "late", "--agent", "depth=3"], "no setting 'depth'"),
+    (["train", "late", "--schedule", "batch=3"], "no setting 'batch'"),
+    (["train", "late", "--seeds", "0"], "seeds=0"),
+    (["train", "late", "--steps", "1500"], "steps=1500: it must be a multiple of refresh=1000"),
+    (["train", "late", "--network", "resnet"], "unknown network 'resnet'"),
+    (["train", "latte"], "did you mean 'late'"),
+    (["train", "taxi"], "model to solve"),
+    (["train", "late", "--set", "length=1"], "length=1"),
+    (["train", "late", "--set", "colour=red"], "no option 'colour'"),
+    (["train", "minatar/breakout", "--delay", "soon"], "--delay soon: give end, a number of steps, or a range"),
+    (["train", "late", "--algo", "retrace", "--agent", "num_policies=2"], "num_policies=2"),
+    (["resume", "nowhere"], "no training folder"),
+    (["evaluate", "nowhere"], "no training folder"),
+]
+
+
+@pytest.mark.parametrize(("words", "says"), BAD, ids=lambda x: " ".join(x[1:]) if isinstance(x, list) else "")
+def test_bad_input_is_one_line(words, says, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as stop:
+        main(words)
+    assert stop.value.code == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert says in error
+    assert not list(Path(tmp_path).iterdir())
+
+
+def test_command_line_from_train_to_evaluate(tmp_path, capsys):
+    out = str(tmp_path / "run")
+    words = ["late", "--algo", "dqn", "--steps", "400", "--out", out, "--episodes", "3", "--json", "--set", "length=5"]
+    for pair in ("capacity=300", "start=100", "refresh=100"):
+        words += ["--schedule", pair]
+    main(["train", *words])
+    trained = json.loads(capsys.readouterr().out)
+    assert trained["step"] == 400
+    assert trained["scores"][0]["algo"] == "dqn"
+    assert {"config.json", "metrics.csv", "checkpoints", "curves.png", "evaluation.json"} <= set(os.listdir(out))
+    with pytest.raises(SystemExit):
+        main(["train", *words])
+    assert "holds a run already" in capsys.readouterr().err
+    main(["evaluate", out, "--episodes", "4", "--json"])
+    found = json.loads(capsys.readouterr().out)
+    assert found["scores"][0]["episodes"] == 4
+    assert found["step"] == 400
