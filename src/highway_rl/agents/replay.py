@@ -8,6 +8,7 @@ search does not look at Q, so that of all I_update updates of an episode is done
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any, NamedTuple
 
@@ -275,7 +276,9 @@ def highway_target(
     reference = returns[:, min(gate_depth, horizon) - 1] if gate_depth else jnp.full(returns.shape[:1], now)
     gated = returns if picked == list(range(horizon)) else returns[:, jnp.array(picked)]
     if all(isinstance(a, float) and a == math.inf for a in (backup.depth_alpha, backup.policy_alpha)):
-        # A repeated return or policy does not change a maximum: no masks.
+        # A repeated return or policy does not change a maximum: no masks; nor does a gate whose depth is in 𝒩 anyway.
+        if gate_depth in backup.depths:
+            backup = dataclasses.replace(backup, gate_depth=None)
         return jnp.asarray(combine_returns(backup, gated, reference))
     most = left.max(1)
     real = (jnp.arange(1, horizon + 1, dtype=jnp.int32) <= most[:, None])[:, jnp.array(picked)]
