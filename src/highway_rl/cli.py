@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 import tyro
 from tyro.conf import FlagCreatePairsOff, Positional, UseAppendAction, arg, subcommand
 
+from highway_rl.cli_train import Evaluate, Resume, Train
 from highway_rl.console import coloured, one_line, progress, short, table
 
 Scale = Literal["smoke", "quick", "paper"]
@@ -37,7 +38,7 @@ class List(Debug):
         rows = [(e.name, e.paper, e.summary) for e in experiments().values()]
         table(("experiment", "paper", "what it shows"), rows)
         print("environments: " + ", ".join(envs.names()))
-        print("tasks to learn: " + ", ".join(envs.TASKS))
+        print("to learn: " + ", ".join(envs.learnable()))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -169,7 +170,7 @@ class Play(Debug):
     game: Annotated[Positional[str], arg(metavar="GAME")]
     """asterix, breakout, freeway, seaquest or space_invaders."""
     view: Literal["terminal", "window"] = "terminal"
-    """Where to draw it; a window needs matplotlib and a screen."""
+    """Where to draw it; a window needs pygame and a screen."""
     fps: float = 8.0
     """Steps per second."""
     sticky: float = 0.0
@@ -186,22 +187,28 @@ class Play(Debug):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Watch(Debug):
-    """Film a random policy on a MinAtar game, to see what an agent sees."""
+    """Film an agent, or a random policy, on a MinAtar game: what it sees, step by step."""
 
     game: Annotated[Positional[str], arg(metavar="GAME")]
     """asterix, breakout, freeway, seaquest or space_invaders."""
     out: Path = Path("game.gif")
-    """The film: .gif, or .mp4 where ffmpeg is installed."""
+    """The film: .gif (needs pillow), or .mp4 where ffmpeg is installed."""
+    agent: Annotated[str | None, arg(metavar="MODULE:FUNCTION")] = None
+    """The agent: an importable function of an observation and a key that returns an action. Random if left out."""
+    sticky: float = 0.1
+    """Probability that the last action is repeated instead of the agent's."""
     steps: int = 300
     """Length of the film in steps."""
     seed: int = 0
     """Seed of game and policy."""
 
     def __call__(self) -> None:
-        from highway_rl.envs.minatar.viewer import watch
+        from highway_rl.envs.minatar.viewer import imported, watch
 
-        found = watch(self.game, self.out, steps=self.steps, seed=self.seed)
-        print(f"film: {self.out} ({found['episodes']:g} episodes, mean score {found['mean score']:.2g})")
+        act = None if self.agent is None else imported(self.agent)
+        found = watch(self.game, self.out, act=act, steps=self.steps, seed=self.seed, sticky=self.sticky)
+        mean = f", mean score {found['mean score']:.2g}" if found["episodes"] else ""
+        print(f"film: {self.out} ({found['episodes']:g} finished episodes{mean})")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -229,6 +236,9 @@ Command = (
     | Annotated[Plot, subcommand("plot")]
     | Annotated[Check, subcommand("check")]
     | Annotated[Solve, subcommand("solve")]
+    | Annotated[Train, subcommand("train")]
+    | Annotated[Resume, subcommand("resume")]
+    | Annotated[Evaluate, subcommand("evaluate")]
     | Annotated[Play, subcommand("play")]
     | Annotated[Watch, subcommand("watch")]
     | Annotated[Demo, subcommand("demo")]
@@ -273,3 +283,7 @@ def _main(args: list[str]) -> None:
 def _fail(message: str) -> None:
     print(f"highway-rl: {message}", file=sys.stderr)
     raise SystemExit(2)
+
+
+if __name__ == "__main__":
+    main()

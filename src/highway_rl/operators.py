@@ -47,7 +47,8 @@ def exact_returns(
     """
     rule = TargetRule(rule) if isinstance(rule, Backup) else rule
     target = rule.bootstrap(q, policy)
-    first = mdp.reward + expect_next(mdp, jnp.sum(target * q, axis=-1))
+    value = jnp.sum(target * q, axis=-1)
+    first = mdp.reward + expect_next(mdp, value)
     offset: Any
     weight: Any
     base: Any
@@ -55,6 +56,8 @@ def exact_returns(
         offset, weight, start, base = mdp.reward, policy, first, jnp.zeros_like(q)
     else:
         offset, weight, start, base = first - q, policy * rule.trace(target, policy), first - q, q
+        if rule.trace.around == "state":  # the same sum without Q(s,a) in it
+            offset, start, base = first - expect_next(mdp, jnp.sum(weight, axis=-1) * value), first, jnp.zeros_like(q)
 
     def deeper(x: Float[AnyArray, "s a"]) -> Float[AnyArray, "s a"]:
         return offset + expect_next(mdp, jnp.sum(weight * x, axis=-1))

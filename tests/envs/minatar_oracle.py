@@ -13,6 +13,7 @@ import numpy as np
 from minatar import Environment
 
 from highway_rl.envs.minatar import rules
+from highway_rl.envs.minatar.words import compress, expand
 
 CHUNK = 256
 
@@ -109,11 +110,12 @@ def play(game, policy, seed, *, sticky=0.1, ramping=True, steps=2000, last_actio
 
 def _scan(chosen, state, last, actions, stuck, draws):
     def step(carry, x):
-        state, last = carry
+        packed, last = carry
         action, repeat, draw = x
         played = jnp.where(repeat, last, action)
-        state, reward, terminated = chosen.transition(state, played, draw)
-        return (state, played), (chosen.observe(state), reward, terminated)
+        state, reward, terminated = chosen.transition(expand(chosen.state, packed), played, draw)
+        packed = compress(state)
+        return (packed, played), (chosen.observe(expand(chosen.state, packed)), reward, terminated)
 
     return jax.lax.scan(step, (state, last), (actions, stuck, draws))
 
@@ -123,7 +125,9 @@ def replayer(game: str, prepare=lambda state: state, **options) -> Callable[[lis
     chosen = rules(game, **options)
     record = type(jax.eval_shape(chosen.draw, jax.random.key(0)))
     run = jax.jit(jax.vmap(lambda *args: _scan(chosen, *args)))
-    begin = jax.jit(jax.vmap(lambda _, draws: (lambda s: (s, chosen.observe(s)))(prepare(chosen.init(draws)))))
+    begin = jax.jit(
+        jax.vmap(lambda _, draws: (lambda s: (compress(s), chosen.observe(s)))(prepare(chosen.init(draws))))
+    )
 
     def stacked(dicts: Iterable[dict]) -> object:
         dicts = list(dicts)

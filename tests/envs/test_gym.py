@@ -129,7 +129,7 @@ def test_delay_reward_on_any_environment():
     assert sum(paid) == 50
     assert len(set(paid)) > 3
     for bad in ({"width": 0}, {"width": 2, "feature": "x"}, {"width": 2, "until": -1}, {"width": 2, "until": range(0)}):
-        with pytest.raises(ValueError, match=r"width|feature|until|range"):
+        with pytest.raises(ValueError, match=r"width|feature|until|range|delay"):
             DelayReward(Scripted(rewards), **bad)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,6 +11,8 @@ import pytest
 
 from highway_rl.envs import keys, minatar
 from highway_rl.envs.minatar.render import ansi, palette, rgb, topmost
+from highway_rl.envs.minatar.seaquest_state import MAX_OXYGEN, tenths
+from highway_rl.envs.minatar.words import compress, expand
 from highway_rl.envs.wrappers import auto_reset
 
 ALL_GAMES = minatar.GAMES
@@ -163,6 +167,27 @@ def test_words_are_uniform_and_streams_differ():
     first, second = (jax.random.key_data(keys.derive(jax.random.key(0), i)) for i in (0, 1))
     assert (np.asarray(first) != np.asarray(second)).all()
     np.testing.assert_array_equal(np.bincount(np.asarray(keys.below(jnp.arange(0, 2**32, 2**20, jnp.uint32), 4))), 1024)
+
+
+@pytest.mark.parametrize("game", ALL_GAMES)
+def test_a_state_survives_its_packing(game):
+    chosen = minatar.rules(game)
+    state = chosen.init(chosen.draw(jax.random.key(0)))
+    again = expand(chosen.state, compress(state, jnp.asarray(7)))
+    for mine, other in zip(jax.tree.leaves(again), jax.tree.leaves(state), strict=True):
+        assert (mine.shape, mine.dtype) == (other.shape, other.dtype)
+        np.testing.assert_array_equal(mine, other)
+
+
+def test_numbers_at_the_ends_of_their_bits():
+    chosen = minatar.rules("seaquest")
+    state = dataclasses.replace(
+        chosen.init(None), oxygen=jnp.asarray(-1), crew=jnp.asarray(-(2**30)), x=jnp.asarray(9), shot=jnp.asarray(1023)
+    )
+    again = expand(chosen.state, compress(state))
+    assert [int(n) for n in (again.oxygen, again.crew, again.x, again.shot)] == [-1, -(2**30), 9, 1023]
+    oxygen = np.arange(-1, MAX_OXYGEN + 1)
+    np.testing.assert_array_equal(tenths(oxygen), oxygen * 10 // MAX_OXYGEN)
 
 
 def test_old_style_and_long_keys_work():

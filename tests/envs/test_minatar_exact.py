@@ -16,7 +16,6 @@ from minatar_oracle import play, replayer
 from minatar_policies import DOWN, SCRIPTED, random_policy, roaming
 
 from highway_rl.envs.minatar import make
-from highway_rl.envs.minatar.seaquest_state import compress, expand
 
 MUST_SEE = {
     "asterix": ("gold", "top spawn rate", "top speed", "all rows taken"),
@@ -84,7 +83,8 @@ def _crowded(episodes):
         env.e_spawn_speed, env.e_spawn_timer, env.move_speed, env.diver_count = 1, 1, 2, 3
 
     def ours(state):
-        return compress(dataclasses.replace(expand(state), spawn_every=1, spawn_wait=1, move_wait=2, crew=3))
+        ramped = {"spawn_every": 1, "spawn_wait": 1, "move_wait": 2, "crew": 3}
+        return dataclasses.replace(state, **{name: jnp.asarray(n) for name, n in ramped.items()})
 
     policies = [(random_policy if seed % 2 else roaming)(seed) for seed in range(episodes)]
     return _check("seaquest", policies, sticky=(0.0, 0.1), steps=400, theirs=theirs, ours=ours)

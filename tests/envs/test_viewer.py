@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from highway_rl.envs.minatar.viewer import play, watch
+from highway_rl.envs.minatar.viewer import imported, play, watch
 
 PLAY = "from highway_rl.envs.minatar.viewer import play; print('score', play('breakout', fps=50, steps=400))"
 
@@ -25,6 +25,17 @@ def test_watch_writes_a_film(tmp_path):
         assert film.n_frames > 20
     told = watch("breakout", tmp_path / "left.gif", act=lambda obs, key: 1, steps=10, scale=1)
     assert told["frames"] >= 11
+    with pytest.raises(ValueError, match="from 0 to 5, got 6"):
+        watch("breakout", tmp_path / "bad.gif", act=lambda obs, key: 6)
+
+
+def test_an_agent_by_its_name(tmp_path, monkeypatch):
+    (tmp_path / "film_agent.py").write_text("def act(obs, key):\n    return 1\n")
+    monkeypatch.chdir(tmp_path)
+    assert imported("film_agent:act")(None, None) == 1
+    for bad in ("film_agent", "film_agent:", ":act", "film_agent:none"):
+        with pytest.raises(ValueError, match=r"MODULE:FUNCTION|no function"):
+            imported(bad)
 
 
 def test_watch_refuses_what_it_cannot_write(tmp_path, monkeypatch):
@@ -43,6 +54,8 @@ def test_play_needs_a_terminal(monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.StringIO())
     with pytest.raises(ValueError, match="needs a terminal"):
         play("breakout")
+    with pytest.raises(ValueError, match="unknown game"):
+        play("pong")
     with pytest.raises(ValueError, match="view"):
         play("breakout", view="goggles")
     with pytest.raises(ValueError, match="fps"):

@@ -107,6 +107,8 @@ def test_delay_refuses_what_it_cannot_do():
         ({"width": 4, "feature": "sum"}, "the feature must be"),
         ({"width": 4, "until": "later"}, "until must be"),
         ({"width": 4, "until": 0}, "at least 1 step"),
+        ({"width": 4, "until": 1.5}, "until must be"),
+        ({"width": 2.5}, "width of at least 1"),
         ({"width": 4, "until": range(0, 3)}, "range of delays"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -172,7 +174,7 @@ def test_delay_conserves_ten_thousand_scores(until):
 
 @pytest.mark.full
 @pytest.mark.parametrize("until", ["end", 7, range(1, 20)])
-@pytest.mark.parametrize("game", ["asterix", "seaquest", "space_invaders"])
+@pytest.mark.parametrize("game", minatar.GAMES)
 def test_delay_conserves_ten_thousand_scores_in_full(game, until):
     assert conserves(game, until, 10_000).sum() > 100
 

@@ -142,18 +142,20 @@ def lambda_returns(
     reward: Float[AnyArray, "t"],
     discount: Float[AnyArray, "t"],
     next_value: Float[AnyArray, "t"],
-    last: Bool[AnyArray, "t"],
     lam: Any,
-) -> Float[AnyArray, "t"]:
-    """Gₜ = rₜ + γₜ[(1−λ) V(sₜ₊₁) + λ Gₜ₊₁], bootstrapping fully where the path is cut.
+    last: Bool[AnyArray, "t"],
+    depths: tuple[int, ...],
+) -> Float[AnyArray, "t n"]:
+    """Gₜ = rₜ + γₜ[(1−λ) V(sₜ₊₁) + λ Gₜ₊₁], bootstrapping fully where the path is cut and at each depth.
 
-    λ = 0 → 1-step, λ = 1 → to the end. With a greedy V this is Peng's Q(λ), and the multi-step operator
-    with λ weights over every depth at once. Paper: Sec. 3 (λ-return DQN).
+    λ = 0 → 1-step, λ = 1 → n-step. At depth n it weighs the k-step returns by (1−λ)λᵏ⁻¹, and the n-step one by what
+    is left. With a greedy V this is Peng's Q(λ). Paper: Sec. 3 (λ-return DQN).
     """
     xp = reward.__array_namespace__()
     last = last | (xp.arange(reward.shape[0]) == reward.shape[0] - 1)
     keep = xp.where(last, xp.zeros_like(discount), discount * xp.asarray(lam, dtype=discount.dtype))
-    return lookahead(reward + (discount - keep) * next_value, keep, last, (reward.shape[0],))[0].reward
+    maps = lookahead(reward + (discount - keep) * next_value, keep, last, depths)
+    return xp.stack([m.reward + m.discount * next_value[m.end] for m in maps], axis=-1)
 
 
 def distinct_depths(maps: list[Lookahead]) -> Bool[AnyArray, "t n"]:

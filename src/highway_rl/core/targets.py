@@ -1,7 +1,7 @@
 """A target rule says how experience becomes a regression target: backup, bootstrap, trace.
 
-Every algorithm the paper names is one constructor below: a choice of three parts, no code of its own.
-To add one, write a constructor; both agents and the exact operators take it as it is.
+Every algorithm the paper names is one constructor below: a choice of three parts, no code of its own. To add one,
+write a constructor; the agents and the exact operators take it as it is.
 """
 
 from __future__ import annotations
@@ -15,16 +15,19 @@ from highway_rl.core import table1
 from highway_rl.core.backup import TO_END, Backup, combine_returns
 from highway_rl.core.bootstrap import Bootstrap, Expected, Mixed, evenly_greedy, greedy, on_action
 from highway_rl.core.checks import check_unit_interval
-from highway_rl.core.returns import n_step_returns, traced_returns
+from highway_rl.core.returns import lambda_returns, n_step_returns, traced_returns
 from highway_rl.types import AnyArray, record, static
 
 
 @record
 class Trace:
-    """The trace of an action: c = λ · ratio(π'(a|s), π(a|s)), with π' the target and π the behaviour."""
+    """The trace of an action: c = λ · ratio(π'(a|s), π(a|s)), with π' the target and π the behaviour.
+
+    Errors are summed around Q(s,a); around the "state"'s value this makes the uncorrected λ-return."""
 
     ratio: Callable[[Any, Any], Any] = static()
     lam: Any = 1.0
+    around: str = static(default="action")
 
     def __call__(self, target: Float[AnyArray, "*b"], behaviour: Float[AnyArray, "*b"]) -> Float[AnyArray, "*b"]:
         return self.ratio(target, behaviour) * target.__array_namespace__().asarray(self.lam, dtype=target.dtype)
@@ -72,7 +75,8 @@ def sampled_returns(
         returns = n_step_returns(data.reward, data.discount, next_value, last, depths)
     else:
         trace = rule.trace(xp.sum(target * acted, axis=-1), data.behaviour[next_row])
-        returns = traced_returns(value, data.reward, data.discount, next_value, trace, last, depths)
+        path = (data.reward, data.discount, next_value, trace, last, depths)
+        returns = traced_returns(value, *path) if rule.trace.around == "action" else lambda_returns(*path)
     reference = returns[:, depths.index(gate_depth)] if gate_depth else value
     return returns[:, : len(rule.backup.depths)], reference
 
@@ -94,16 +98,16 @@ def _ratio(target: Any, behaviour: Any) -> Any:
     return xp.where(behaviour > 0, target / xp.where(behaviour > 0, behaviour, xp.ones_like(behaviour)), 0.0)
 
 
+def _itself(target: Any, _: Any) -> Any:
+    return target
+
+
 def _one(target: Any, behaviour: Any) -> Any:
     return target.__array_namespace__().ones_like(target)
 
 
 def _greedy_only(target: Any, behaviour: Any) -> Any:
     return target.__array_namespace__().astype(target > 0, target.dtype)
-
-
-def _target_probability(target: Any, behaviour: Any) -> Any:
-    return target
 
 
 def _traced(ratio: Callable[[Any, Any], Any], lam: Any, bootstrap: Bootstrap, depth: int) -> TargetRule:
@@ -136,9 +140,10 @@ def monte_carlo() -> TargetRule:
     return TargetRule(table1.multi_step(TO_END))
 
 
-def peng_q_lambda(lam: Any, max_depth: int) -> TargetRule:
-    """The λ-weighted mean of uncorrected n-step returns: λ-return DQN, Peng's Q(λ). Paper: Sec. 3."""
-    return TargetRule(table1.lambda_return(lam, max_depth))
+def peng_q_lambda(lam: Any, depth: int = TO_END) -> TargetRule:
+    """The λ-weighted mean of uncorrected n-step returns up to a depth: λ-return DQN, Peng's Q(λ). Paper: Sec. 3."""
+    check_unit_interval("lam", lam)
+    return TargetRule(table1.multi_step(depth), greedy, Trace(_one, lam, "state"))
 
 
 def importance_sampling(n: int, policy: Any) -> TargetRule:
@@ -168,7 +173,7 @@ def sarsa_lambda(lam: Any, depth: int = TO_END) -> TargetRule:
 
 def tree_backup(lam: Any = 1.0, bootstrap: Bootstrap = greedy, depth: int = TO_END) -> TargetRule:
     """c = λ·π'(a|s)."""
-    return _traced(_target_probability, lam, bootstrap, depth)
+    return _traced(_itself, lam, bootstrap, depth)
 
 
 def q_sigma(sigma: Any, bootstrap: Bootstrap, lam: Any = 1.0, depth: int = TO_END) -> TargetRule:
@@ -177,7 +182,7 @@ def q_sigma(sigma: Any, bootstrap: Bootstrap, lam: Any = 1.0, depth: int = TO_EN
     σ = 1 → SARSA(λ); σ = 0 → Tree Backup(λ). (De Asis et al., 2018, with importance ratios of one.)
     """
     check_unit_interval("sigma", sigma)
-    return _traced(_target_probability, lam, Mixed(sigma, bootstrap), depth)
+    return _traced(_itself, lam, Mixed(sigma, bootstrap), depth)
 
 
 def highway(depths: int | Iterable[int], prior: Any = None) -> TargetRule:

@@ -1,6 +1,8 @@
 """Gymnasium: our games as its environments, and the delay wrapper for any of its environments.
 
-Importing this module registers `highway_rl/Breakout-v0` (all six actions), `-v1` (minimal ones) and so on.
+Importing this module registers `highway_rl/Breakout-v0` (all six actions), `-v1` (minimal ones) and so on. Gymnasium
+also imports it for you: `gymnasium.make("highway_rl.envs.gym:highway_rl/Breakout-v0")`. `make_vec` steps all boards in
+one compiled call; its mode "async" forks processes, which JAX does not survive, and is not needed.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from gymnasium.vector.utils import batch_space
 
 from highway_rl.envs import minatar
 from highway_rl.envs.minatar.render import rgb
-from highway_rl.envs.wrappers import auto_reset, carry_over
+from highway_rl.envs.wrappers import auto_reset, carry_over, check_delay
 from highway_rl.types import Env
 
 
@@ -149,14 +151,7 @@ class DelayReward(gymnasium.Wrapper):
         width: int,
     ) -> None:
         super().__init__(env)
-        if width < 1:
-            raise ValueError(f"the feature needs a width of at least 1, got {width}")
-        if feature not in ("count", "score"):
-            raise ValueError(f"the feature must be 'count' or 'score', got {feature!r}")
-        if not (until == "end" or isinstance(until, range) or (isinstance(until, int) and until >= 1)):
-            raise ValueError(f"until must be 'end', a number of steps or a range of them, got {until!r}")
-        if isinstance(until, range) and (len(until) == 0 or min(until) < 1):
-            raise ValueError(f"a range of delays needs entries of at least 1, got {until}")
+        check_delay(until, feature, width)
         self.until, self.feature, self.width = until, feature, width
         self.observation_space = Dict({"obs": env.observation_space, "feature": MultiBinary(width)})
         self._count, self._owed, self._due = 0, 0.0, 0

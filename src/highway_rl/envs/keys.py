@@ -61,9 +61,9 @@ def words(key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Words:
 
 
 def join(parts: Sequence[Array]) -> Array:
-    """A stack by selection: unlike a concatenation it does not stop the compiler from fusing what follows."""
+    """Parts of shape () or (..., 1) side by side, by selection: a concatenation would stop the compiler from fusing."""
     index = np.arange(len(parts), dtype=np.uint32)
-    joined = jnp.broadcast_to(parts[0], index.shape)
+    joined = jnp.broadcast_to(parts[0], np.broadcast_shapes(jnp.shape(parts[0]), index.shape))
     for i, part in enumerate(parts[1:], start=1):
         joined = jnp.where(index == i, part, joined)
     return joined

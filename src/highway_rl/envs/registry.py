@@ -14,6 +14,7 @@ from highway_rl.envs.delayed import choice, trace_back
 from highway_rl.envs.example import example_mdp
 from highway_rl.envs.generators import chain, garnet, inventory, maze, queue
 from highway_rl.envs.multiroom import multi_room
+from highway_rl.envs.probes import PROBES, featured
 from highway_rl.envs.rudder_tasks import grid_world, watch_repair
 from highway_rl.envs.tables import Table
 from highway_rl.envs.wrappers import delay_reward
@@ -65,6 +66,33 @@ def make_task(name: str, **options: Any) -> DiscreteEnv:
     return TASKS[name](**options)
 
 
+def learnable() -> list[str]:
+    """Names of what a deep agent can learn: games and tasks."""
+    return [*(f"minatar/{game}" for game in minatar.GAMES), *TASKS, *PROBES]
+
+
+def make_learnable(name: str, **options: Any) -> Env:
+    """The named game, task or probe as an environment whose observations are arrays; tasks show their features.
+
+    >>> make_learnable("minatar/breakout", delay="end").num_actions
+    6
+    """
+    if name in TASKS:
+        return featured(make_task(name, **options))
+    if name in PROBES:
+        _check_options(name, PROBES[name], options)
+        return PROBES[name](**options)
+    if name.startswith("minatar/") and name in names():
+        return _game(name.removeprefix("minatar/"), **options)
+    if name in names():
+        raise ValueError(
+            f"{name} is a model to solve, not an environment to learn: choose from {', '.join(learnable())}"
+        )
+    close = difflib.get_close_matches(name, learnable(), 1)
+    hint = f"; did you mean {close[0]!r}?" if close else f": choose from {', '.join(learnable())}"
+    raise ValueError(f"unknown environment {name!r}{hint}")
+
+
 def _check_options(name: str, made_by: Callable[..., Any], options: dict[str, Any], *others: str) -> None:
     allowed = [*others, *inspect.signature(made_by).parameters]
     for option in options:
@@ -105,6 +133,8 @@ def _game(game: str, *, delay: Any = None, feature: Any = "count", width: int | 
         raise ValueError(f"minatar/{game}: {error}") from None
     if delay is None:
         return env
+    if isinstance(delay, (list, tuple)):  # first and last number of steps, as a file can hold them
+        delay = range(delay[0], delay[1] + 1)
     return delay_reward(env, delay, feature=feature, width=width or minatar.rules(game).count_width)
 
 

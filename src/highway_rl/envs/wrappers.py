@@ -128,6 +128,22 @@ def auto_reset(env: Env) -> Env:
     return dataclasses.replace(env, name=f"{env.name}-auto", reset=reset, step=step)
 
 
+def check_delay(until: Any, feature: Any, width: Any) -> None:
+    """Raises an error that names the first argument of a delay that cannot be."""
+    if not isinstance(width, int) or width < 1:
+        raise ValueError(f"the feature needs a width of at least 1, got {width}")
+    if feature not in ("count", "score"):
+        raise ValueError(f"the feature must be 'count' or 'score', got {feature!r}")
+    if isinstance(until, range):
+        if not 1 <= len(until) <= 256 or min(until) < 1:
+            raise ValueError(f"a range of delays needs 1 to 256 entries, all at least 1, got {until}")
+    elif isinstance(until, int):
+        if until < 1:
+            raise ValueError(f"a delay must be at least 1 step, got {until}")
+    elif not (isinstance(until, str) and until == "end"):
+        raise ValueError(f"until must be 'end', a number of steps or a range of them, got {until!r}")
+
+
 def delay_reward(
     env: Env,
     until: Literal["end"] | int | range = "end",
@@ -146,16 +162,7 @@ def delay_reward(
     what a step pays follows from the feature and what the step itself earns; with the count it does so only where every
     reward is 0 or 1.
     """
-    if width < 1:
-        raise ValueError(f"the feature needs a width of at least 1, got {width}")
-    if feature not in ("count", "score"):
-        raise ValueError(f"the feature must be 'count' or 'score', got {feature!r}")
-    if isinstance(until, str) and until != "end":
-        raise ValueError(f"until must be 'end', a number of steps or a range of them, got {until!r}")
-    if isinstance(until, int) and until < 1:
-        raise ValueError(f"a delay must be at least 1 step, got {until}")
-    if isinstance(until, range) and (len(until) == 0 or min(until) < 1 or len(until) > 256):
-        raise ValueError(f"a range of delays needs 1 to 256 entries, all at least 1, got {until}")
+    check_delay(until, feature, width)
 
     def next_due(key: PRNGKeyArray) -> Array:
         if isinstance(until, range):

@@ -14,6 +14,7 @@ from jaxtyping import Array, Bool, PRNGKeyArray, PyTree
 
 from highway_rl.envs.minatar import asterix, breakout, freeway, seaquest, space_invaders
 from highway_rl.envs.minatar.common import ACTION_NAMES, SIZE, Game, hold
+from highway_rl.envs.minatar.words import compress, expand
 from highway_rl.envs.wrappers import sticky_actions
 from highway_rl.types import Env, Step
 
@@ -54,9 +55,10 @@ def environment(game: Game, actions: Sequence[int]) -> Env:
 
     def reset(key: PRNGKeyArray) -> tuple[PyTree, Bool[Array, "10 10 c"]]:
         draws = game.draw(key)
-        state = game.init(draws)
+        first = game.init(draws)
+        state = compress(first)
         if game.starts is None:
-            return state, game.observe(state)
+            return state, game.observe(first)
         boards = first_boards()
         obs = jnp.asarray(boards[0])
         for i, board in enumerate(boards[1:], start=1):
@@ -68,11 +70,13 @@ def environment(game: Game, actions: Sequence[int]) -> Env:
         if tuple(actions) != tuple(range(len(actions))):
             played = sum((jnp.where(action == i, a, 0) for i, a in enumerate(actions)), jnp.asarray(0, jnp.int32))
         draws = game.draw(key)
-        if not game.cheap:
-            played, draws = hold((played, draws))
-        new, reward, terminated = game.transition(state, played, draws)
-        new, reward, terminated = (new, reward, hold(terminated)) if game.cheap else hold((new, reward, terminated))
-        return Step(new, game.observe(new), reward, terminated, jnp.zeros_like(terminated))
+        new, reward, terminated = game.transition(expand(game.state, state), played, draws)
+        packed = hold(compress(new, reward.astype(jnp.int32) << 1 | terminated))
+        result = packed.words[-1]
+        packed = dataclasses.replace(packed, words=packed.words[:-1])
+        ended = result & 1 != 0
+        reward = (result >> 1).astype(jnp.float32)
+        return Step(packed, game.observe(expand(game.state, packed)), reward, ended, jnp.zeros_like(ended))
 
     shape = jax.ShapeDtypeStruct((SIZE, SIZE, len(game.channels)), bool)
     return Env(game.name, len(actions), shape, reset, step)

@@ -26,11 +26,13 @@ from highway_rl.envs.minatar.common import (
     SIZE,
     UP,
     Game,
+    hold,
     paint,
     spot,
     spread,
     steer,
 )
+from highway_rl.envs.minatar.words import bits
 from highway_rl.types import record
 
 FIRST_ROW, LAST_ROW = 1, SIZE - 2
@@ -42,17 +44,17 @@ SPAWN_STEPS, MOVE_STEPS = 10, 5
 class State:
     """`thing` holds ten row masks, with one bit where its thing is and none where the row is empty."""
 
-    player_x: Int[Array, ""]
-    player_y: Int[Array, ""]
-    thing: Int[Array, "10"]
-    right: Bool[Array, "10"]
-    gold: Bool[Array, "10"]
-    spawn_every: Int[Array, ""]
-    spawn_wait: Int[Array, ""]
-    move_every: Int[Array, ""]
-    move_wait: Int[Array, ""]
-    ramp_wait: Int[Array, ""]
-    ramp_level: Int[Array, ""]
+    player_x: Int[Array, ""] = bits(4)
+    player_y: Int[Array, ""] = bits(4)
+    spawn_every: Int[Array, ""] = bits(4)
+    spawn_wait: Int[Array, ""] = bits(4)
+    move_every: Int[Array, ""] = bits(3)
+    move_wait: Int[Array, ""] = bits(3)
+    ramp_wait: Int[Array, ""] = bits(8, signed=True)
+    ramp_level: Int[Array, ""] = bits(5)
+    thing: Int[Array, "10"] = bits(10, rows=True)
+    right: Bool[Array, "10"] = bits(1, rows=True)
+    gold: Bool[Array, "10"] = bits(1, rows=True)
 
 
 @record
@@ -66,7 +68,7 @@ class Draws:
 
 def draw(key: PRNGKeyArray) -> Draws:
     """Each direction is as likely, one thing in three is gold, each free lane is as likely."""
-    right, gold, slot, _ = keys.words(key)
+    right, gold, slot, _ = hold(keys.join(keys.words(key)))
     return Draws(right=right >> 31 != 0, gold=keys.chance(gold, 1 / 3), slot=keys.fraction(slot))
 
 
@@ -136,7 +138,7 @@ def _ramp(state: State) -> State:
     """Counts down, then raises the difficulty; nothing more happens at full difficulty."""
     rises = (state.spawn_every > 1) | (state.move_every > 1)
     due = rises & (state.ramp_wait < 0)
-    faster = due & (state.move_every > 1) & (state.ramp_level % 2 == 1)
+    faster = due & (state.move_every > 1) & (state.ramp_level & 1 == 1)
     return dataclasses.replace(
         state,
         spawn_every=state.spawn_every - (due & (state.spawn_every > 1)),
@@ -159,6 +161,7 @@ GAME = Game(
     channels=("player", "enemy", "trail", "gold"),
     minimal_actions=(NONE, LEFT, UP, RIGHT, DOWN),
     count_width=64,
+    state=State,
     draw=draw,
     init=init,
     transition=transition,

@@ -16,6 +16,7 @@ from jaxtyping import Array, Bool, Int, PRNGKeyArray
 
 from highway_rl.envs import keys
 from highway_rl.envs.minatar.common import COLUMNS, LEFT, RIGHT, ROWS, SIZE, Game, paint, spot, steer
+from highway_rl.envs.minatar.words import bits
 from highway_rl.types import record
 
 FIRST_BRICK_ROW, BRICK_ROWS = 1, 3
@@ -27,15 +28,15 @@ PADDLE_ROW = SIZE - 1
 class State:
     """Ball, paddle and a 30-bit mask of bricks, row by row from the highest."""
 
-    ball_x: Int[Array, ""]
-    ball_y: Int[Array, ""]
-    step_x: Int[Array, ""]
-    step_y: Int[Array, ""]
-    last_x: Int[Array, ""]
-    last_y: Int[Array, ""]
-    paddle: Int[Array, ""]
-    bricks: Int[Array, ""]
-    struck: Bool[Array, ""]
+    ball_x: Int[Array, ""] = bits(4)
+    ball_y: Int[Array, ""] = bits(4)
+    step_x: Int[Array, ""] = bits(2, signed=True)
+    step_y: Int[Array, ""] = bits(2, signed=True)
+    last_x: Int[Array, ""] = bits(4)
+    last_y: Int[Array, ""] = bits(4)
+    paddle: Int[Array, ""] = bits(4)
+    struck: Bool[Array, ""] = bits(1)
+    bricks: Int[Array, ""] = bits(30)
 
 
 @record
@@ -123,11 +124,11 @@ GAME = Game(
     channels=("paddle", "ball", "trail", "brick"),
     minimal_actions=(0, LEFT, RIGHT),
     count_width=64,
+    state=State,
     draw=draw,
     init=init,
     transition=transition,
     observe=observe,
     starts=tuple(Draws(side) for side in _SIDES),
     start=lambda draws: draws.right,
-    cheap=True,
 )

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int, PRNGKeyArray, PyTree
-
-T = TypeVar("T")
 
 SIZE = 10
 LEFT_EDGE, RIGHT_EDGE = 0, SIZE - 1
@@ -32,20 +30,19 @@ class Game:
     transition(state, action, draws) -> (state, reward, terminated), action being one of the six
 
     Where a game starts in few ways, `starts` lists draws for each and start(draws) says which one it is.
-    `cheap` rules may be computed more than once a step.
     """
 
     name: str
     channels: tuple[str, ...]
     minimal_actions: tuple[int, ...]
     count_width: int
+    state: type
     draw: Callable[[PRNGKeyArray], Any]
     init: Callable[[Any], Any]
     transition: Callable[[Any, Array, Any], tuple[Any, Array, Array]]
     observe: Callable[[Any], Bool[Array, "10 10 c"]]
     starts: tuple[Any, ...] | None = (None,)
     start: Callable[[Any], Array | int] = lambda draws: 0
-    cheap: bool = False
 
 
 def steer(position: Int[Array, ""], action: Int[Array, ""], back: int, forth: int, low: int, high: int) -> Array:
@@ -58,35 +55,6 @@ def bit(index: Int[Array, "*n"]) -> Int[Array, "*n"]:
     """The row mask of one column; empty where the column is off the board."""
     on_board = (index >= 0) & (index < SIZE)
     return jnp.where(on_board, 1 << jnp.clip(index, 0, SIZE - 1), 0)
-
-
-def bits(width: int) -> Any:
-    """A field of a record that `pack` stores in so many bits; one bit is a boolean."""
-    return dataclasses.field(metadata={"bits": width})
-
-
-def pack(thing: Any) -> Int[Array, "*n"]:
-    """A record of small numbers as one word, its first field lowest."""
-    word: Any = jnp.asarray(0, jnp.int32)
-    shift = 0
-    for field in dataclasses.fields(thing):
-        width = field.metadata["bits"]
-        value = jnp.asarray(getattr(thing, field.name), jnp.int32)
-        word = word | ((value & (1 << width) - 1) << shift)
-        shift += width
-    return word
-
-
-def unpack(cls: type[T], word: Int[Array, "*n"]) -> T:
-    """The record that `pack` made one word of."""
-    values = {}
-    shift = 0
-    for field in dataclasses.fields(cls):  # type: ignore[arg-type]
-        width = field.metadata["bits"]
-        value = (word >> shift) & (1 << width) - 1
-        values[field.name] = value != 0 if width == 1 else value
-        shift += width
-    return cls(**values)
 
 
 def spot(y: Int[Array, ""], x: Int[Array, ""]) -> Int[Array, "10 10"]:
@@ -105,12 +73,6 @@ def row_masks(things: Sequence[tuple[Any, Array, Array]]) -> Int[Array, "10"]:
     for shown, y, x in things:
         masks = masks | jnp.where((y == ROW) & shown, bit(x), 0)
     return masks
-
-
-def paint_rows(*channels: Int[Array, "10"]) -> Bool[Array, "10 10 c"]:
-    """The board of channels given as row masks: bit x of row y is cell (y, x)."""
-    rows = jnp.stack(channels)
-    return jnp.moveaxis((rows[:, :, None] >> ROW) & 1 != 0, 0, -1)
 
 
 def paint(*planes: Int[Array, "10 10"]) -> Bool[Array, "10 10 c"]:

@@ -12,6 +12,7 @@ from jaxtyping import Array, Bool, Int, PRNGKeyArray
 
 from highway_rl.envs import keys
 from highway_rl.envs.minatar.common import DOWN, LANES, NONE, ROW, SIZE, UP, Game, paint, spot, spread, steer
+from highway_rl.envs.minatar.words import bits
 from highway_rl.types import record
 
 SPEEDS = 5
@@ -24,13 +25,13 @@ CLOCK = 2500
 class State:
     """One car to each of the rows 1 to 8, entries 0 and 9 being idle; `car_wait` counts the steps until it moves."""
 
-    chicken: Int[Array, ""]
-    rest: Int[Array, ""]
-    clock: Int[Array, ""]
-    car_x: Int[Array, "10"]
-    car_wait: Int[Array, "10"]
-    car_speed: Int[Array, "10"]
-    car_right: Bool[Array, "10"]
+    chicken: Int[Array, ""] = bits(4)
+    rest: Int[Array, ""] = bits(2)
+    clock: Int[Array, ""] = bits(13, signed=True)
+    car_x: Int[Array, "10"] = bits(4, rows=True)
+    car_wait: Int[Array, "10"] = bits(3, rows=True)
+    car_speed: Int[Array, "10"] = bits(3, rows=True)
+    car_right: Bool[Array, "10"] = bits(1, rows=True)
 
 
 @record
@@ -104,6 +105,7 @@ GAME = Game(
     channels=("chicken", "car", *(f"speed{s}" for s in range(1, SPEEDS + 1))),
     minimal_actions=(NONE, UP, DOWN),
     count_width=100,
+    state=State,
     draw=draw,
     init=init,
     transition=transition,

@@ -21,12 +21,11 @@ onto its cell, else the newest fish.
 from __future__ import annotations
 
 import dataclasses
-import functools
 
 import jax.numpy as jnp
-import numpy as np
-from jaxtyping import Array, Bool, Int
+from jaxtyping import Array, Bool
 
+from highway_rl.envs.keys import join
 from highway_rl.envs.minatar.bitplanes import (
     ALL,
     PLACES,
@@ -52,11 +51,10 @@ from highway_rl.envs.minatar.common import (
     UP,
     Game,
     hold,
-    pack,
-    paint_rows,
+    paint,
     row_masks,
+    spread,
     steer,
-    unpack,
 )
 from highway_rl.envs.minatar.seaquest_state import (
     DIVER_STEPS,
@@ -69,14 +67,13 @@ from highway_rl.envs.minatar.seaquest_state import (
     Diver,
     Draws,
     Enemies,
-    Sea,
     Shot,
     State,
-    compress,
     draw,
-    expand,
     init,
+    tenths,
 )
+from highway_rl.envs.minatar.words import pack, unpack
 
 CREW = 6
 LAST_ROW = SIZE - 2
@@ -99,7 +96,7 @@ def _swim(x: Planes, right: Array, entries: Array | int) -> list[Array]:
     return take_one(add_one(x, entries & right), entries & ~right)
 
 
-def _spawn_enemy(state: Sea, draws: Draws) -> tuple[Enemies, Array]:
+def _spawn_enemy(state: State, draws: Draws) -> tuple[Enemies, Array]:
     """An enemy may appear, unless one in its row swims the other way."""
     old = state.enemies
     against = old.alive & equal(old.y, draws.enemy_row) & (old.right ^ everywhere(draws.enemy_right))
@@ -135,7 +132,7 @@ def _swim_diver(diver: Diver, crew: Array, x: Array, y: Array) -> tuple[Diver, A
     return Diver(diver.alive & ~boards & _inside(ahead), diver.right, ahead, diver.y, wait), crew + boards
 
 
-def _divers(state: Sea, draws: Draws, x: Array, y: Array) -> tuple[Diver, Diver, Array]:
+def _divers(state: State, draws: Draws, x: Array, y: Array) -> tuple[Diver, Diver, Array]:
     """A diver may appear; both swim, and the newer boards first."""
     appears = state.diver_spawn_wait == 0
     start = _start(draws.diver_right)
@@ -153,13 +150,12 @@ def _fly(shot: Shot) -> Shot:
 
 
 def transition(
-    packed: State, action: Array, draws: Draws, *, ramping: bool = True, spare_oxygen: int = 0
+    state: State, action: Array, draws: Draws, *, ramping: bool = True, spare_oxygen: int = 0
 ) -> tuple[State, Array, Array]:
     """Things appear, we act, our bullets fly, then divers, enemies and their bullets move, and last we breathe.
 
     The oxygen may run out to `spare_oxygen` = 0 in versions from 1.0.11 on, and to -1 before.
     """
-    state = expand(packed)
     sea, following = _spawn_enemy(state, draws)
     x = steer(state.x, action, LEFT, RIGHT, 0, SIZE - 1)
     y = steer(state.y, action, UP, DOWN, 0, LAST_ROW)
@@ -170,10 +166,10 @@ def transition(
         _fly(unpack(Shot, jnp.where(fires, state.shot, state.old_shot))),
     ]
 
-    hits = hold([oldest(_met(shot, sea.x, sea.y, sea.alive, ~sea.shoots), following) for shot in shots])
+    hits = hold(join([oldest(_met(shot, sea.x, sea.y, sea.alive, ~sea.shoots), following) for shot in shots]))
     alive = sea.alive & ~(hits[0] | hits[1])
     shots = [dataclasses.replace(s, alive=s.alive & (hit == 0)) for s, hit in zip(shots, hits, strict=True)]
-    kills = hits
+    kills = [*hits]
     diver, old_diver, crew = _divers(state, draws, x, y)
 
     moves = equal(sea.wait, 0)
@@ -186,9 +182,9 @@ def transition(
 
     alive &= on_board(ahead)
     arrived = alive & moves & ~(equal(sea.y, y) & equal(ahead, x))
-    hits = hold([newest(_met(shot, ahead, sea.y, arrived, sea.shoots), following) for shot in shots])
+    hits = hold(join([newest(_met(shot, ahead, sea.y, arrived, sea.shoots), following) for shot in shots]))
     shots = [dataclasses.replace(s, alive=s.alive & (hit == 0)) for s, hit in zip(shots, hits, strict=True)]
-    kills = kills + hits
+    kills += [*hits]
     sea = dataclasses.replace(
         sea,
         alive=alive & ~(hits[0] | hits[1]),
@@ -198,7 +194,7 @@ def transition(
         bullet=choose(on_board(flown), flown, constant(NO_BULLET, 4)),
     )
 
-    new = Sea(
+    new = State(
         x=x,
         y=y,
         right=right,
@@ -219,17 +215,17 @@ def transition(
         ramp_level=state.ramp_level,
     )
     new, paid, drowned = _breathe(new, ramping, spare_oxygen)
-    return compress(new), paid + sum((hit != 0).astype(jnp.float32) for hit in kills), lost | drowned
+    return new, paid + sum((hit != 0).astype(jnp.float32) for hit in kills), lost | drowned
 
 
-def _breathe(state: Sea, ramping: bool, spare_oxygen: int) -> tuple[Sea, Array, Array]:
+def _breathe(state: State, ramping: bool, spare_oxygen: int) -> tuple[State, Array, Array]:
     """Uses oxygen below the surface; coming up pays for six divers, takes divers, refills and raises the difficulty."""
     below = state.y > 0
     comes_up = ~below & ~state.surfaced
     refused = comes_up & (state.crew == 0)
     up = comes_up & ~refused
     full = up & (state.crew == CREW)
-    paid = jnp.where(full, state.oxygen * 10 // MAX_OXYGEN, 0).astype(jnp.float32)
+    paid = jnp.where(full, tenths(state.oxygen), 0).astype(jnp.float32)
     rises = up & ((state.spawn_every > 1) | (state.move_wait > FASTEST_WAIT)) if ramping else jnp.asarray(False)
     new = dataclasses.replace(
         state,
@@ -237,44 +233,51 @@ def _breathe(state: Sea, ramping: bool, spare_oxygen: int) -> tuple[Sea, Array, 
         oxygen=jnp.where(up, MAX_OXYGEN, state.oxygen - below),
         crew=jnp.where(full, 0, state.crew) - up,
         spawn_every=state.spawn_every - (rises & (state.spawn_every > 1)),
-        move_wait=state.move_wait - (rises & (state.move_wait > FASTEST_WAIT) & (state.ramp_level % 2 == 1)),
+        move_wait=state.move_wait - (rises & (state.move_wait > FASTEST_WAIT) & (state.ramp_level & 1 == 1)),
         ramp_level=state.ramp_level + rises,
     )
     return new, paid, refused | (state.oxygen <= -spare_oxygen)
 
 
-def _rows(entries: Array | int, x: Planes, rows: Array) -> Int[Array, "10"]:
-    """Row masks of the cells where these entries are; `rows` holds the entries of each row."""
-    masks = [jnp.where(entries & equal(x, column) & rows != 0, 1 << column, 0) for column in range(SIZE)]
-    return functools.reduce(jnp.bitwise_or, masks)
+def observe(state: State, *, spare_oxygen: int = 0) -> Bool[Array, "10 10 10"]:
+    """Submarine's front and back, our bullets, cells behind the swimmers, bullets, fish, submarines, bars, divers.
 
-
-def observe(packed: State, *, spare_oxygen: int = 0) -> Bool[Array, "10 10 10"]:
-    """Submarine's front and back, our bullets, cells behind the swimmers, bullets, fish, submarines, bars, divers."""
-    state = expand(packed)
+    An enemy is in a cell if it is among those of the cell's row and among those of its column.
+    """
     sea = state.enemies
-    rows = equal(sea.y, np.arange(SIZE, dtype=np.int32))
-    behind = _swim(sea.x, ~sea.right, ALL)
     shots = [unpack(Shot, word) for word in (state.shot, state.old_shot)]
     divers = [unpack(Diver, word) for word in (state.diver, state.old_diver)]
     spots = lambda things: row_masks([(t.alive, t.y, t.x) for t in things])  # noqa: E731
     trails = row_masks([(d.alive, d.y, _ahead(d.x, ~d.right)) for d in divers])
+    front = row_masks([(True, state.y, state.x)])
+    back = row_masks([(True, state.y, _ahead(state.x, ~state.right))])
 
-    bar = state.oxygen * 10 // MAX_OXYGEN
+    bar = tenths(state.oxygen)
     bar = jnp.where(bar < 0, SIZE - 1, bar) if spare_oxygen else jnp.maximum(bar, 0)
-    bottom = ROW == SIZE - 1
     crew = jnp.clip(state.crew, 0, CREW)
-    return paint_rows(
-        row_masks([(True, state.y, state.x)]),
-        row_masks([(True, state.y, _ahead(state.x, ~state.right))]),
-        spots(shots),
-        trails | _rows(sea.alive, behind, rows),
-        _rows(ALL, sea.bullet, rows),
-        _rows(sea.alive & ~sea.shoots, sea.x, rows),
-        _rows(sea.alive & sea.shoots, sea.x, rows),
-        jnp.where(bottom, (1 << bar) - 1, 0),
-        jnp.where(bottom, ((1 << crew) - 1) << (SIZE - 1 - crew), 0),
-        spots(divers),
+    bars = (1 << bar) - 1 | ((1 << crew) - 1) << (2 * SIZE - 1 - crew)
+
+    here = sea.alive & equal(sea.x, ROW)
+    sets = [
+        equal(sea.y, ROW),
+        sea.alive & equal(_swim(sea.x, ~sea.right, ALL), ROW),
+        equal(sea.bullet, ROW),
+        here & ~sea.shoots,
+        here & sea.shoots,
+        front | back << SIZE | spots(shots) << 2 * SIZE,
+        trails | spots(divers) << SIZE,
+        jnp.where(ROW == SIZE - 1, bars, 0),
+    ]
+    held = hold(join([entries[:, None] for entries in sets]))
+    rows, behind, bullets, fish, subs, ours, diving, gauges = (held[:, i] for i in range(len(sets)))
+    among = lambda columns: (rows[:, None] & columns != 0).astype(jnp.int32)  # noqa: E731
+    mask = lambda word, i: spread(word >> SIZE * i)  # noqa: E731
+    return paint(
+        *(mask(ours, i) for i in range(3)),
+        mask(diving, 0) | among(behind),
+        *(among(columns) for columns in (bullets, fish, subs)),
+        *(mask(gauges, i) for i in range(2)),
+        mask(diving, 1),
     )
 
 
@@ -286,6 +289,7 @@ GAME = Game(
     ),
     minimal_actions=(NONE, LEFT, UP, RIGHT, DOWN, FIRE),
     count_width=128,
+    state=State,
     draw=draw,
     init=init,
     transition=transition,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import jax.numpy as jnp
@@ -10,7 +9,8 @@ from jaxtyping import Array, Bool, Int, PRNGKeyArray
 
 from highway_rl.envs import keys
 from highway_rl.envs.minatar.bitplanes import ALL, Entries, Planes
-from highway_rl.envs.minatar.common import bits
+from highway_rl.envs.minatar.common import hold
+from highway_rl.envs.minatar.words import bits, whole
 from highway_rl.types import record
 
 MAX_OXYGEN = 200
@@ -38,19 +38,9 @@ class Enemies:
     bullet: Planes
 
 
-SIGNED = ("oxygen", "crew")
-WIDTHS = {"alive": 1, "shoots": 1, "right": 1, "x": 4, "y": 4, "wait": 3, "load": 4, "bullet": 4}
-
-
-@record
-class Diver:
-    """A diver and when it moves; packed in 14 bits."""
-
-    alive: Bool[Array, ""] = bits(1)
-    right: Bool[Array, ""] = bits(1)
-    x: Int[Array, ""] = bits(4)
-    y: Int[Array, ""] = bits(4)
-    wait: Int[Array, ""] = bits(4)
+_PLANES: Any = (
+    {"alive": 0, "shoots": 0, "right": 0} | {n: [0] * 4 for n in ("x", "y", "load", "bullet")} | {"wait": [0] * 3}
+)
 
 
 @record
@@ -64,7 +54,14 @@ class Shot:
 
 
 @record
-class Sea:
+class Diver(Shot):
+    """A diver crosses like a bullet, but waits between its moves; packed in 14 bits."""
+
+    wait: Int[Array, ""] = bits(4)
+
+
+@record
+class State:
     """Everything the game remembers."""
 
     x: Int[Array, ""] = bits(4)
@@ -78,60 +75,13 @@ class Sea:
     diver_spawn_wait: Int[Array, ""] = bits(5)
     move_wait: Int[Array, ""] = bits(3)
     ramp_level: Int[Array, ""] = bits(5)
-    oxygen: Int[Array, ""] = bits(10)
+    oxygen: Int[Array, ""] = bits(10, signed=True)
     shot: Int[Array, ""] = bits(10)
     old_shot: Int[Array, ""] = bits(10)
     diver: Int[Array, ""] = bits(14)
     old_diver: Int[Array, ""] = bits(14)
-    crew: Int[Array, ""] = bits(31)
-    enemies: Enemies = bits(0)
-
-
-@record
-class State:
-    """The sea in a few words: a compiler handles one array faster than forty."""
-
-    words: Int[Array, " words"]
-
-
-def compress(sea: Sea) -> State:
-    """Fields fill words of 31 bits in turn, negative numbers by their two's complement; then come the enemies."""
-    words: list[Any] = []
-    used = 32
-    for field in dataclasses.fields(sea)[:-1]:
-        width = field.metadata["bits"]
-        value = jnp.asarray(getattr(sea, field.name), jnp.int32) & (1 << width) - 1
-        if used + width > 31:
-            words.append(value)
-            used = width
-        else:
-            words[-1] = words[-1] | value << used
-            used += width
-    for name, width in WIDTHS.items():
-        value = getattr(sea.enemies, name)
-        words += [value] if width == 1 else value
-    return State(keys.join(words))
-
-
-def expand(state: State) -> Sea:
-    """The sea that `compress` made one array of."""
-    values: dict[str, Any] = {}
-    index, used = -1, 32
-    for field in dataclasses.fields(Sea)[:-1]:
-        width = field.metadata["bits"]
-        if used + width > 31:
-            index, used = index + 1, 0
-        value = state.words[index] >> used & (1 << width) - 1
-        if field.name in SIGNED:
-            value = value << 32 - width >> 32 - width
-        values[field.name] = value != 0 if width == 1 else value
-        used += width
-    enemies: dict[str, Any] = {}
-    index += 1
-    for name, width in WIDTHS.items():
-        enemies[name] = state.words[index] if width == 1 else [state.words[index + b] for b in range(width)]
-        index += width
-    return Sea(**values, enemies=Enemies(**enemies))
+    crew: Int[Array, ""] = bits(31, signed=True)
+    enemies: Enemies = whole(Enemies(**_PLANES))
 
 
 @record
@@ -147,7 +97,7 @@ class Draws:
 
 def draw(key: PRNGKeyArray) -> Draws:
     """Every row and direction is as likely; one enemy in three is a submarine."""
-    enemy, kind, diver, _ = keys.words(key)
+    enemy, kind, diver, _ = hold(keys.join(keys.words(key)))
     return Draws(
         enemy_right=enemy >> 31 != 0,
         enemy_shoots=keys.chance(kind, 1 / 3),
@@ -157,13 +107,18 @@ def draw(key: PRNGKeyArray) -> Draws:
     )
 
 
+def tenths(oxygen: Array) -> Array:
+    """How many tenths of the bar are full: oxygen · 10 // MAX_OXYGEN for -1 to 200, without a slow division."""
+    return oxygen * 205 >> 12
+
+
 def init(draws: Draws) -> State:
     """An empty sea, the submarine at the surface with full oxygen."""
     del draws
     number = lambda n: jnp.asarray(n, jnp.int32)  # noqa: E731
     none, no = number(0), jnp.asarray(False)
     enemies = Enemies(none, none, none, [none] * 4, [none] * 4, [none] * 3, [none] * 4, [number(ALL)] * 4)
-    sea = Sea(
+    return State(
         x=number(5),
         y=none,
         right=no,
@@ -183,4 +138,3 @@ def init(draws: Draws) -> State:
         crew=none,
         enemies=enemies,
     )
-    return compress(sea)

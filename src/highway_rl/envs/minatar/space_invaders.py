@@ -30,6 +30,7 @@ from highway_rl.envs.minatar.common import (
     spot,
     steer,
 )
+from highway_rl.envs.minatar.words import bits
 from highway_rl.types import record
 
 WAVE_ROWS, WAVE_COLUMNS = 4, 6
@@ -48,21 +49,21 @@ class State:
     A shot of ours flies at row -1 and one of theirs at row 10 where there is none.
     """
 
-    cannon: Int[Array, ""]
-    shot_wait: Int[Array, ""]
-    shot_x: Int[Array, ""]
-    shot_y: Int[Array, ""]
-    old_shot_x: Int[Array, ""]
-    old_shot_y: Int[Array, ""]
-    alien_shot_x: Int[Array, ""]
-    alien_shot_y: Int[Array, ""]
-    alien_shot_wait: Int[Array, ""]
-    wave: Int[Array, ""]
-    wave_x: Int[Array, ""]
-    wave_y: Int[Array, ""]
-    wave_right: Bool[Array, ""]
-    wave_wait: Int[Array, ""]
-    slowest: Int[Array, ""]
+    cannon: Int[Array, ""] = bits(4)
+    shot_wait: Int[Array, ""] = bits(3)
+    shot_x: Int[Array, ""] = bits(4)
+    shot_y: Int[Array, ""] = bits(5, signed=True)
+    old_shot_x: Int[Array, ""] = bits(4)
+    old_shot_y: Int[Array, ""] = bits(5, signed=True)
+    alien_shot_x: Int[Array, ""] = bits(4)
+    alien_shot_y: Int[Array, ""] = bits(5, signed=True)
+    alien_shot_wait: Int[Array, ""] = bits(4)
+    wave_x: Int[Array, ""] = bits(5, signed=True)
+    wave_y: Int[Array, ""] = bits(5, signed=True)
+    wave_right: Bool[Array, ""] = bits(1)
+    wave_wait: Int[Array, ""] = bits(4)
+    slowest: Int[Array, ""] = bits(4)
+    wave: Int[Array, ""] = bits(24)
 
 
 @record
@@ -155,7 +156,7 @@ def transition(state: State, action: Array, draws: Draws, *, ramping: bool = Tru
     moves = state.wave_wait == 0
     columns = _columns(wave, wave_x)
     turns = moves & (columns & jnp.where(state.wave_right, 1 << SIZE - 1, 1) != 0)
-    lowest = wave_y + _highest_bit(wave) // WAVE_COLUMNS
+    lowest = wave_y + sum((wave >> r * WAVE_COLUMNS != 0).astype(jnp.int32) for r in range(1, WAVE_ROWS))
     lost |= turns & (lowest == SIZE - 1)
     wave_right = state.wave_right ^ turns
     wave_y = wave_y + turns
@@ -217,6 +218,7 @@ GAME = Game(
     channels=("cannon", "alien", "alien_left", "alien_right", "friendly_bullet", "enemy_bullet"),
     minimal_actions=(NONE, LEFT, RIGHT, FIRE),
     count_width=256,
+    state=State,
     draw=draw,
     init=init,
     transition=transition,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import select
 import shutil
@@ -28,6 +29,21 @@ KEYS = {
     "\x1bOA": "up", "\x1bOB": "down", "\x1bOC": "right", "\x1bOD": "left",
     "w": "up", "s": "down", "d": "right", "a": "left", " ": "fire", "q": QUIT, "\x1b": QUIT, "\x03": QUIT,
 }  # fmt: skip
+
+
+def imported(name: str) -> Act:
+    """The function that MODULE:FUNCTION names; the working folder is searched first."""
+    module, _, function = name.partition(":")
+    if not (module and function):
+        raise ValueError(f"an agent is named MODULE:FUNCTION, got {name!r}")
+    sys.path.insert(0, os.getcwd())
+    try:
+        found = getattr(importlib.import_module(module), function, None)
+    finally:
+        sys.path.pop(0)
+    if not callable(found):
+        raise ValueError(f"{module} has no function {function!r}")
+    return found
 
 
 def watch(
@@ -71,7 +87,10 @@ def _boards(env: Env, act: Act | None, steps: int, seed: int, scores: list[float
     yield np.asarray(obs)
     for t in range(1, steps + 1):
         for_action, for_step, for_reset = jax.random.split(jax.random.fold_in(key, t), 3)
-        out = step(state, policy(obs, for_action), for_step)
+        action = int(policy(obs, for_action))
+        if not 0 <= action < env.num_actions:
+            raise ValueError(f"an action must be an integer from 0 to {env.num_actions - 1}, got {action}")
+        out = step(state, action, for_step)
         state, obs = out.state, out.obs
         score += float(out.reward)
         yield np.asarray(obs)
@@ -117,9 +136,9 @@ def play(
         raise ValueError(f"fps must be positive, got {fps}")
     if view not in ("terminal", "window"):
         raise ValueError(f"view must be 'terminal' or 'window', got {view!r}")
+    env = make(game, **{"sticky": 0.0, **options})
     if view == "terminal" and not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise ValueError("playing needs a terminal: run it from one, or with a window")
-    env = make(game, **{"sticky": 0.0, **options})
     screen = _Terminal(game) if view == "terminal" else _Window(game)
     try:
         return _loop(env, screen, 1 / fps, seed, steps)
@@ -200,8 +219,8 @@ class _Window:
         except ImportError:
             raise ValueError("a window needs the pygame package; the terminal does not") from None
         self.pygame, self.game, self.scale = pygame, game, scale
-        pygame.init()
         try:
+            pygame.display.init()
             self.surface = pygame.display.set_mode((10 * scale, 10 * scale))
         except pygame.error as error:
             raise ValueError(f"no window could be opened: {error}") from None

@@ -1,0 +1,142 @@
+"""Speed of the deep agent: µs per environment step (with its update of 32), in all and by part.
+
+    python benchmarks/dqn.py                       one run on this machine
+    python benchmarks/dqn.py --runs 1 60 --games breakout seaquest --algos dqn retrace
+
+A period is timed after warming up, with the paper's settings: one environment, one update of 32 a step, a store of
+1e5 steps and a refresh every 1000.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from highway_rl import store as stores
+from highway_rl import train as loop
+from highway_rl.agents import dqn
+from highway_rl.agents import refresh as refreshing
+from highway_rl.agents.algorithms import ALGORITHMS, make_agent
+from highway_rl.envs import make
+from highway_rl.envs.wrappers import auto_reset
+
+
+def seconds(f: Any, *args: Any, repeats: int = 3) -> float:
+    jax.block_until_ready(f(*args))
+    best = float("inf")
+    for _ in range(repeats):
+        begin = time.perf_counter()
+        jax.block_until_ready(f(*args))
+        best = min(best, time.perf_counter() - begin)
+    return best
+
+
+def whole(env: Any, agent: Any, schedule: Any, runs: int, periods: int) -> dict[str, float]:
+    """µs a step of the compiled program that trains; state is donated, as the host loop does."""
+    keys = jax.random.split(jax.random.key(0), runs)
+    state = jax.jit(jax.vmap(lambda k: loop.init(env, agent, schedule, k)))(keys)
+    go = jax.jit(
+        jax.vmap(lambda r, first: loop.advance(env, agent, schedule, r, first, 1), in_axes=(0, None)), donate_argnums=0
+    )
+    begin = time.perf_counter()
+    compiled = go.lower(state, jnp.int32(0)).compile()
+    compile_s = time.perf_counter() - begin
+    memory = compiled.memory_analysis()
+    times = []
+    for period in range(2 + periods):
+        begin = time.perf_counter()
+        state, curve = compiled(state, jnp.int32(period))
+        jax.block_until_ready((state, curve))
+        times.append(time.perf_counter() - begin)
+    bytes_ = 0 if memory is None else memory.argument_size_in_bytes + memory.temp_size_in_bytes
+    return {"us": 1e6 * min(times[2:]) / schedule.refresh, "compile_s": compile_s, "GB": bytes_ / 1e9}
+
+
+def parts(env: Any, agent: Any, schedule: Any, runs: int, steps: int = 1000) -> dict[str, float]:
+    """µs a step of each part alone."""
+    coded = stores.codec(env.observation)
+    playing = auto_reset(env)
+    keys = jax.random.split(jax.random.key(0), runs)
+    run = jax.jit(jax.vmap(lambda k: loop.init(env, agent, schedule, k)))(keys)
+    obs = jnp.zeros((runs, agent.batch_size, coded.width), jnp.uint8)
+    action = jnp.zeros((runs, agent.batch_size), jnp.int32)
+    target = jnp.ones((runs, agent.batch_size), jnp.float32)
+
+    def repeat(f: Any) -> Any:
+        return jax.jit(lambda x: jax.lax.scan(lambda c, i: (f(c, i), None), x, jnp.arange(steps))[0])
+
+    def step(state: Any, i: Any) -> Any:
+        step_keys = jax.random.split(jax.random.key(i), runs)
+        return jax.vmap(playing.step)(state, jnp.zeros(runs, jnp.int32), step_keys).state
+
+    def act(first: Any, i: Any) -> Any:
+        q = jax.vmap(lambda p, o: dqn.q_values(agent, env, p, o))(
+            run.learning.params, jax.tree.map(lambda x: x ^ (first[0, 0] > 1e9), run.env.obs)
+        )
+        return first + jnp.argmax(q, axis=-1)
+
+    def learn(learning: Any, i: Any) -> Any:
+        rows = jnp.concatenate([jax.vmap(jax.vmap(coded.encode))(run.env.obs), obs ^ i.astype(jnp.uint8)], axis=1)
+
+        def one(c: Any, o: Any, a: Any, t: Any) -> Any:
+            return dqn.update(agent, env, c, jnp.int32(0), stores.decoded(coded, o), a, t)[0]
+
+        return jax.vmap(one)(learning, rows, action, target)
+
+    refresh = jax.jit(
+        jax.vmap(
+            lambda r: refreshing.refresh(agent, env, r.learning.params, None, r.store, jnp.int32(0), jax.random.key(0))
+        )
+    )
+    network = jax.jit(jax.vmap(lambda r: refreshing.whole_store(agent, env, r.learning.params, r.store)))
+    return {
+        "environment": 1e6
+        * seconds(repeat(step), jax.vmap(lambda s: jax.tree.map(lambda x: x[0], s))(run.env))
+        / steps,
+        "act": 1e6 * seconds(repeat(act), jnp.zeros((runs, 1), jnp.int32)) / steps,
+        "update": 1e6 * seconds(repeat(learn), run.learning) / steps,
+        "refresh": 1e6 * seconds(refresh, run) / schedule.refresh,
+        "refresh: network": 1e6 * seconds(network, run) / schedule.refresh,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--games", nargs="+", default=["breakout"])
+    parser.add_argument("--algos", nargs="+", default=["soft-highway-dqn"], choices=ALGORITHMS)
+    parser.add_argument("--runs", nargs="+", type=int, default=[1])
+    parser.add_argument("--delay", default="end", help="end, or none")
+    parser.add_argument("--parts", action="store_true", help="also each part alone")
+    parser.add_argument("--periods", type=int, default=3)
+    parser.add_argument("--capacity", type=int, default=100_000)
+    parser.add_argument("--out", type=Path)
+    args = parser.parse_args()
+    device = jax.devices()[0]
+    print(f"jax {jax.__version__}, {device.device_kind}")
+    rows = []
+    for game in args.games:
+        env = make(f"minatar/{game}", **({} if args.delay == "none" else {"delay": args.delay}))
+        for algo in args.algos:
+            agent = make_agent(algo, discount=0.996)
+            schedule = loop.Schedule(steps=10_000, start=1_000, capacity=args.capacity)
+            for runs in args.runs:
+                row: dict[str, Any] = {"game": game, "algo": algo, "runs": runs}
+                row |= whole(env, agent, schedule, runs, args.periods)
+                if args.parts:
+                    row |= parts(env, agent, schedule, runs)
+                rows.append(row)
+                print("  ".join(f"{k} {v:.4g}" if isinstance(v, float) else f"{v}" for k, v in row.items()), flush=True)
+    if args.out:
+        provenance = {"jax": jax.__version__, "device": device.device_kind, "numpy": np.__version__}
+        args.out.write_text(json.dumps({"provenance": provenance, "rows": rows}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

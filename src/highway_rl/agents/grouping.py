@@ -1,0 +1,81 @@
+"""Several behavioural policies per (s,a): pool the returns of equal (observation, action) pairs across policies.
+
+    target(s,a) = smax_{m ∈ 𝓜} smax_{n ∈ 𝒩} max{ 𝔼̂_{𝒟⁽ᵐ⁾ₛₐ} Gⁿ, 𝔼̂_{𝒟⁽ᵐ⁾ₛₐ} G¹ }
+
+Equal pairs are found by a 64-bit hash and one sort of the whole store.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt8, UInt32
+
+from highway_rl.core.backup import Backup, combine_returns
+from highway_rl.types import AnyArray
+
+
+class Group(NamedTuple):
+    """Per row: the observation's hash in two words, the number of the policy that acted, and whether it is real."""
+
+    hash: UInt32[Array, "t 2"]
+    policy: Int[Array, "t"]
+    real: Bool[Array, "t"]
+
+
+def hash_rows(rows: UInt8[Array, "t w"]) -> UInt32[Array, "t 2"]:
+    """Two independent polynomial hashes of each row's bytes, mixed once more."""
+    width = rows.shape[1]
+    words = rows.astype(jnp.uint32) + 1
+
+    def one(multiplier: int) -> UInt32[Array, "t"]:
+        powers, power = [], 1
+        for _ in range(width):
+            powers.append(power)
+            power = power * multiplier % 2**32
+        h = jnp.sum(words * jnp.asarray(powers, jnp.uint32), axis=1, dtype=jnp.uint32)
+        h = (h ^ (h >> 15)) * jnp.uint32(2246822519)
+        return h ^ (h >> 13)
+
+    return jnp.stack([one(2654435761), one(374761393)], axis=1)
+
+
+def combine_by_policy(
+    backup: Backup,
+    returns: Float[AnyArray, "t n"],
+    reference: Float[AnyArray, "t"],
+    action: Int[AnyArray, "t"],
+    group: Group,
+    num_policies: int,
+    key: PRNGKeyArray,
+) -> Float[AnyArray, "t"]:
+    """Averages within a policy, then the backup over at most `num_policies` of them: the row's own, and others that
+    met the same pair, chosen at random where there are more. Rows that are not real form groups of their own.
+    """
+    count = returns.shape[0]
+    here = jnp.arange(count)
+    # policies come in a random order within a pair, the same for all its rows: neighbours are a random choice
+    salt = jax.random.bits(key, (), jnp.uint32)
+    shuffled = (group.policy.astype(jnp.uint32) * jnp.uint32(2654435761)) ^ salt
+    shuffled = (shuffled ^ (shuffled >> 16)) * jnp.uint32(2246822507)
+    alone = jnp.where(group.real, 0, here + 1)
+    keys = (group.hash[:, 0], group.hash[:, 1], jnp.asarray(action), alone, shuffled ^ (shuffled >> 13))
+    *keys_, order = jax.lax.sort((*keys, here), num_keys=len(keys))
+    differs = [jnp.concatenate([jnp.ones(1, bool), k[1:] != k[:-1]]) for k in keys_]
+    new_pair = differs[0] | differs[1] | differs[2] | differs[3]
+    new_policy = new_pair | differs[4]
+    segment = jnp.cumsum(new_policy) - 1  # of each sorted row: (pair, policy)
+    sums = lambda x: jax.ops.segment_sum(x, segment, count, indices_are_sorted=True)  # noqa: E731
+    size = jnp.maximum(sums(jnp.ones(count, returns.dtype)), 1)
+    mean_returns = sums(returns[order]) / size[:, None]
+    mean_reference = sums(reference[order]) / size
+    # the policies of a pair are consecutive segments: `first` … `first + met`
+    pair = jnp.cumsum(new_pair) - 1
+    first = jax.ops.segment_min(segment, pair, count, indices_are_sorted=True)[pair]
+    met = jax.ops.segment_max(segment, pair, count, indices_are_sorted=True)[pair] - first + 1
+    turn = jnp.arange(num_policies)
+    chosen = first[:, None] + ((segment - first)[:, None] + turn) % met[:, None]
+    target = combine_returns(backup, mean_returns[chosen], mean_reference[chosen], policy_mask=turn < met[:, None])
+    return jnp.zeros_like(target).at[order].set(target)

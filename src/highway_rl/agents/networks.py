@@ -1,0 +1,238 @@
+"""Action-value networks: each maps one observation to q[a]; whoever uses one vmaps it over a batch.
+
+A network is made by a function (env, key) → module, any Equinox module. Your own takes two lines:
+
+    def mine(env, key):
+        return eqx.nn.MLP(env.observation.shape[0], env.num_actions, 64, 2, key=key)
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+
+from highway_rl.types import Env
+
+MakeNetwork = Callable[[Env, PRNGKeyArray], Any]
+
+
+class Linear(eqx.Module):
+    """x·W + b with He-normal weights and zero bias, as in the code the paper builds on."""
+
+    weight: Float[Array, "i o"]
+    bias: Float[Array, "o"]
+
+    def __init__(self, inputs: int, outputs: int, key: PRNGKeyArray) -> None:
+        self.weight = jax.random.normal(key, (inputs, outputs), jnp.float32) * np.float32(np.sqrt(2 / inputs))
+        self.bias = jnp.zeros(outputs, jnp.float32)
+
+    def __call__(self, x: Float[Array, "*b i"]) -> Float[Array, "*b o"]:
+        return x @ self.weight + self.bias
+
+
+class Dueling(eqx.Module):
+    """Q(s,a) = V(s) + A(s,a) − mean_a A(s,a)."""
+
+    value: Linear
+    advantage: Linear
+
+    def __init__(self, inputs: int, outputs: int, key: PRNGKeyArray) -> None:
+        first, second = jax.random.split(key)
+        self.value, self.advantage = Linear(inputs, 1, first), Linear(inputs, outputs, second)
+
+    def __call__(self, x: Float[Array, "*b i"]) -> Float[Array, "*b o"]:
+        advantage = self.advantage(x)
+        return self.value(x) + advantage - jnp.mean(advantage, axis=-1, keepdims=True)
+
+
+def patches(board: Any, size: int, stride: int = 1) -> Any:
+    """Every size × size window as one row of numbers, so that a convolution is one matrix product.
+
+    On small boards and batched over many networks this is faster than the library's convolution on CPU and GPU.
+    """
+    height, width, _ = board.shape
+    rows, columns = (height - size) // stride + 1, (width - size) // stride + 1
+    shifted = [
+        board[i : i + stride * (rows - 1) + 1 : stride, j : j + stride * (columns - 1) + 1 : stride]
+        for i in range(size)
+        for j in range(size)
+    ]
+    return np.concatenate(shifted, axis=-1) if isinstance(board, np.ndarray) else jnp.concatenate(shifted, axis=-1)
+
+
+def convolve(layer: Linear, board: Array, size: int, stride: int) -> Float[Array, "h2 w2 o"]:
+    """A convolution without padding. The bias is the weight of an input that is one, so that its gradient comes out of
+    the same matrix product; windows stay in the board's own type until then, a byte a cell for truth values."""
+    windows = patches(board, size, stride)
+    pad = -(windows.shape[-1] + 1) % 4  # rows of a multiple of four are read faster
+    ones = jnp.broadcast_to(jnp.asarray([1] + pad * [0], windows.dtype), (*windows.shape[:2], 1 + pad))
+    weight = jnp.concatenate([layer.weight, layer.bias[None], jnp.zeros((pad, layer.bias.shape[0]), jnp.float32)])
+    return jnp.concatenate([windows, ones], axis=-1).astype(jnp.float32) @ weight
+
+
+def split(obs: PyTree) -> tuple[list[Array], list[Array]]:
+    """The boards of an observation as they are, and its other parts as flat vectors of float32."""
+    leaves = [jnp.asarray(leaf) for leaf in jax.tree.leaves(obs)]
+    return [x for x in leaves if x.ndim == 3], [x.reshape(-1).astype(jnp.float32) for x in leaves if x.ndim != 3]
+
+
+class BoardNetwork(eqx.Module):
+    """Convolutions on the boards, the other parts of the observation beside their features, dense layers, a head."""
+
+    convolutions: list[Linear]
+    hidden: list[Linear]
+    head: Linear | Dueling
+    windows: tuple[tuple[int, int], ...] = eqx.field(static=True)
+    shape: tuple[int, ...] = eqx.field(static=True)
+
+    def __init__(
+        self,
+        env: Env,
+        key: PRNGKeyArray,
+        *,
+        filters: Sequence[tuple[int, int, int]] = ((16, 3, 1),),
+        hidden: Sequence[int] = (128,),
+        dueling: bool = False,
+    ) -> None:
+        boards, others = split_shapes(env.observation)
+        if len(boards) != 1:
+            raise ValueError(f"{env.name}: this network needs one board [height, width, channels] in the observation")
+        (height, width, channels), extra = boards[0], sum(others)
+        keys = iter(jax.random.split(key, len(filters) + len(hidden) + 2))
+        self.shape = boards[0]
+        self.windows = tuple((size, stride) for _, size, stride in filters)
+        self.convolutions = []
+        for count, size, stride in filters:
+            self.convolutions.append(Linear(size * size * channels, count, next(keys)))
+            height, width, channels = (height - size) // stride + 1, (width - size) // stride + 1, count
+            if height < 1 or width < 1:
+                raise ValueError(f"{env.name}: its board {boards[0]} is too small for windows of {size} by {size}")
+        sizes = (height * width * channels + extra, *hidden)
+        self.hidden = [Linear(a, b, next(keys)) for a, b in pairwise(sizes)]
+        self.head = (Dueling if dueling else Linear)(hidden[-1], env.num_actions, next(keys))
+
+    def __call__(self, obs: PyTree) -> Float[Array, "a"]:
+        (x,), others = split(obs)
+        for layer, window in zip(self.convolutions, self.windows, strict=True):
+            x = jax.nn.relu(convolve(layer, x, *window))
+        return self.dense(jnp.concatenate([x.reshape(-1), *others]))
+
+    def dense(self, y: Float[Array, "f"]) -> Float[Array, "a"]:
+        for layer in self.hidden:
+            y = jax.nn.relu(layer(y))
+        return self.head(y)
+
+    def prepared(self) -> BoardNetwork | SmallBoards:
+        """The same function, faster on many small boards: there a GPU prefers one large matrix product per
+        convolution to the traffic of cutting every board into windows."""
+        if len(self.convolutions) > 1 or self.shape[0] * self.shape[1] > 144:
+            return self
+        layer = self.convolutions[0]
+        return SmallBoards(self, unrolled(layer.weight, layer.bias, self.shape, *self.windows[0]))
+
+
+class SmallBoards(eqx.Module):
+    """A `BoardNetwork` with its convolution written out as a matrix; only GPUs use it."""
+
+    network: BoardNetwork
+    matrix: Float[Array, "board features"]
+
+    def __call__(self, obs: PyTree) -> Float[Array, "a"]:
+        def product(obs: PyTree) -> Float[Array, "a"]:
+            (x,), others = split(obs)
+            one = jnp.arange(self.matrix.shape[0] - x.size) == 0
+            x = jnp.concatenate([x.reshape(-1), one.astype(x.dtype)]).astype(jnp.float32)
+            first, *rest = self.network.hidden
+            x = jax.nn.relu(x @ self.matrix)
+            y = x @ first.weight[: x.size] + first.bias
+            if others:
+                y = y + jnp.concatenate(others) @ first.weight[x.size :]
+            y = jax.nn.relu(y)
+            for layer in rest:
+                y = jax.nn.relu(layer(y))
+            return self.network.head(y)
+
+        return jax.lax.platform_dependent(obs, cpu=lambda o: self.network(o), default=product)
+
+
+def unrolled(
+    weight: Float[Array, "f o"], bias: Float[Array, "o"], shape: tuple[int, ...], size: int, stride: int
+) -> Float[Array, "b o2"]:
+    """The matrix that does to a flat board, with a one and zeros after it, what `weight` and `bias` do to its windows.
+
+    Three rows of zeros keep the number of rows a multiple of four.
+    """
+    cells = np.arange(np.prod(shape)).reshape(shape)
+    windows = np.asarray(patches(cells, size, stride))  # which cell each window's number comes from
+    count = windows.shape[0] * windows.shape[1]
+    matrix = jnp.zeros((cells.size + 4 - cells.size % 4, count, weight.shape[1]), weight.dtype)
+    matrix = matrix.at[windows.reshape(count, -1), np.arange(count)[:, None]].set(weight).at[cells.size].set(bias)
+    return matrix.reshape(matrix.shape[0], -1)
+
+
+class FlatNetwork(eqx.Module):
+    """Dense layers on the whole observation as one vector."""
+
+    hidden: list[Linear]
+    head: Linear | Dueling
+
+    def __init__(
+        self, env: Env, key: PRNGKeyArray, *, hidden: Sequence[int] = (128, 128), dueling: bool = False
+    ) -> None:
+        sizes = [sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(env.observation)), *hidden]
+        keys = jax.random.split(key, len(sizes))
+        self.hidden = [Linear(a, b, k) for a, b, k in zip(sizes[:-1], sizes[1:], keys[1:], strict=True)]
+        self.head = (Dueling if dueling else Linear)(sizes[-1], env.num_actions, keys[0])
+
+    def __call__(self, obs: PyTree) -> Float[Array, "a"]:
+        y = jnp.concatenate([jnp.asarray(leaf, jnp.float32).reshape(-1) for leaf in jax.tree.leaves(obs)])
+        for layer in self.hidden:
+            y = jax.nn.relu(layer(y))
+        return self.head(y)
+
+
+def split_shapes(observation: PyTree) -> tuple[list[tuple[int, ...]], list[int]]:
+    """Shapes of the boards in an observation's description, and sizes of its other parts."""
+    shapes = [leaf.shape for leaf in jax.tree.leaves(observation)]
+    return [s for s in shapes if len(s) == 3], [int(np.prod(s)) for s in shapes if len(s) != 3]
+
+
+def minatar(env: Env, key: PRNGKeyArray) -> BoardNetwork:
+    """MinAtar's: 16 filters of 3 × 3, a layer of 128. The delay's one-hot joins the convolution's features."""
+    return BoardNetwork(env, key)
+
+
+def nature(env: Env, key: PRNGKeyArray) -> BoardNetwork:
+    """The Nature DQN's: three convolutions and a layer of 512, for pictures of about 84 × 84."""
+    return BoardNetwork(env, key, filters=((32, 8, 4), (64, 4, 2), (64, 3, 1)), hidden=(512,))
+
+
+def mlp(env: Env, key: PRNGKeyArray) -> FlatNetwork:
+    """Two layers of 128 on the flat observation."""
+    return FlatNetwork(env, key)
+
+
+def auto(env: Env, key: PRNGKeyArray) -> BoardNetwork | FlatNetwork:
+    """`minatar` where the observation holds a small board, `nature` where it holds a picture, else `mlp`."""
+    boards, _ = split_shapes(env.observation)
+    if len(boards) != 1 or min(boards[0][:2]) < 3:
+        return mlp(env, key)
+    return minatar(env, key) if min(boards[0][:2]) < 36 else nature(env, key)
+
+
+NETWORKS: dict[str, MakeNetwork] = {
+    "auto": auto,
+    "minatar": minatar,
+    "nature": nature,
+    "mlp": mlp,
+    "dueling-minatar": functools.partial(BoardNetwork, dueling=True),
+    "dueling-mlp": functools.partial(FlatNetwork, dueling=True),
+}

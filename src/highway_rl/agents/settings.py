@@ -1,0 +1,79 @@
+"""What the deep agent and its schedule refuse, and the sentence they refuse it with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from highway_rl.core.checks import is_concrete
+
+
+def check_agent(agent: Any) -> None:
+    _range("discount", agent.discount, 0, 1)
+    _range("epsilon_start", agent.epsilon_start, 0, 1)
+    _range("epsilon_end", agent.epsilon_end, 0, 1)
+    _above("epsilon_steps", agent.epsilon_steps)
+    _above("learning_rate", agent.learning_rate)
+    _above("max_gradient", agent.max_gradient)
+    for name in ("num_networks", "batch_size", "num_policies"):
+        _whole(name, getattr(agent, name), 1)
+    _among("bootstrap", agent.bootstrap, "greedy", "epsilon-greedy", "double")
+    _among("loss", agent.loss, "huber", "squared")
+    _among("policy_is", agent.policy_is, "refresh", "episode")
+    if not agent.rules:
+        raise ValueError("rule is an empty tuple: give at least one target rule")
+    if agent.num_policies > 1 and any(rule.trace is not None for rule in agent.rules):
+        raise ValueError(f"num_policies={agent.num_policies}: rules with a trace follow one path; use num_policies=1")
+
+
+def check_schedule(schedule: Any) -> None:
+    for name in ("capacity", "refresh", "num_envs"):
+        _whole(name, getattr(schedule, name), 1)
+    _whole("start", schedule.start, 0)
+    _whole("steps", schedule.steps, 1)
+    _above("updates_per_step", schedule.updates_per_step)
+    if schedule.capacity < schedule.refresh:
+        raise ValueError(
+            f"capacity={schedule.capacity}: the store must hold at least one refresh period, {schedule.refresh} steps"
+        )
+    for name in ("refresh", "capacity"):
+        if getattr(schedule, name) % schedule.num_envs:
+            raise ValueError(f"{name}={getattr(schedule, name)}: it must be a multiple of num_envs={schedule.num_envs}")
+    if schedule.steps % schedule.refresh:
+        raise ValueError(f"steps={schedule.steps}: it must be a multiple of refresh={schedule.refresh}")
+    updates = schedule.num_envs * schedule.updates_per_step
+    if abs(updates - round(updates)) > 1e-9 or updates < 1:
+        raise ValueError(
+            f"updates_per_step={schedule.updates_per_step}: times num_envs={schedule.num_envs} it must be whole, >= 1"
+        )
+    if schedule.start < schedule.refresh:
+        raise ValueError(
+            f"start={schedule.start}: learning can begin after the first refresh, {schedule.refresh} steps"
+        )
+
+
+def check_together(agent: Any, schedule: Any) -> None:
+    """What only the two together can get wrong."""
+    if schedule.capacity < agent.batch_size:
+        raise ValueError(f"capacity={schedule.capacity}: it must be at least the batch, {agent.batch_size}")
+
+
+def _range(name: str, value: Any, low: float, high: float) -> None:
+    if is_concrete(value) and not np.all((np.asarray(value) >= low) & (np.asarray(value) <= high)):
+        raise ValueError(f"{name}={value!r}: give a number in [{low}, {high}]")
+
+
+def _above(name: str, value: Any) -> None:
+    if is_concrete(value) and not np.all(np.asarray(value) > 0):
+        raise ValueError(f"{name}={value!r}: give a number > 0")
+
+
+def _whole(name: str, value: Any, low: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < low:
+        raise ValueError(f"{name}={value!r}: give a whole number >= {low}")
+
+
+def _among(name: str, value: Any, *allowed: str) -> None:
+    if value not in allowed:
+        raise ValueError(f"{name}={value!r}: choose from {', '.join(allowed)}")

@@ -1,0 +1,122 @@
+"""Checkpoints that survive: written aside and renamed, a checksum for every file, the newest sound one is loaded.
+
+Arrays go through Orbax, everything else through JSON; nothing is ever unpickled.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import warnings
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import PyTree
+
+PREFIX, ASIDE, MANIFEST = "step_", ".writing_", "manifest.json"
+
+
+def save(folder: Path, step: int, tree: PyTree, facts: dict[str, Any], *, keep: int = 3, pinned: int = -1) -> Path:
+    """Writes `folder/step_<step>`, then removes all but the newest `keep`; the `pinned` step stays.
+
+    If the disk is full the error is raised and everything written before is still there.
+    """
+    import orbax.checkpoint as ocp
+
+    folder = folder.absolute()
+    folder.mkdir(parents=True, exist_ok=True)
+    aside, final = folder / f"{ASIDE}{step:012d}", folder / f"{PREFIX}{step:012d}"
+    for old in folder.glob(f"{ASIDE}*"):
+        shutil.rmtree(old, ignore_errors=True)
+    try:
+        arrays = {f"{i:04d}": _plain(leaf) for i, leaf in enumerate(jax.tree.leaves(tree))}
+        with ocp.StandardCheckpointer() as writer:
+            writer.save(aside / "arrays", arrays)
+        sums = {str(p.relative_to(aside)): _sum(p) for p in sorted(aside.rglob("*")) if p.is_file()}
+        with (aside / MANIFEST).open("w", encoding="utf-8") as file:
+            json.dump({"step": step, "facts": facts, "sha256": sums}, file)
+            file.flush()
+            os.fsync(file.fileno())
+        shutil.rmtree(final, ignore_errors=True)
+        aside.rename(final)
+    except BaseException:
+        shutil.rmtree(aside, ignore_errors=True)
+        raise
+    for earlier in steps(folder)[:-keep]:
+        if earlier != pinned:
+            shutil.rmtree(folder / f"{PREFIX}{earlier:012d}", ignore_errors=True)
+    return final
+
+
+def steps(folder: Path) -> list[int]:
+    """The steps that have a checkpoint, oldest first; whether they are sound is another question."""
+    return sorted(int(p.name.removeprefix(PREFIX)) for p in folder.glob(f"{PREFIX}*") if p.is_dir())
+
+
+def latest(folder: Path) -> tuple[Path, dict[str, Any]]:
+    """The newest checkpoint whose checksums hold, and its facts; warns of each newer one that is damaged."""
+    for step in reversed(steps(folder)):
+        path = folder / f"{PREFIX}{step:012d}"
+        problem = damage(path)
+        if problem is None:
+            return path, json.loads((path / MANIFEST).read_text(encoding="utf-8"))["facts"]
+        warnings.warn(f"{path} is damaged ({problem}): trying the one before", stacklevel=2)
+    raise ValueError(f"{folder} holds no sound checkpoint")
+
+
+def damage(path: Path) -> str | None:
+    """What is wrong with a checkpoint, or None."""
+    try:
+        manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
+        for name, expected in manifest["sha256"].items():
+            file = path / name
+            if not file.is_file():
+                return f"{name} is missing"
+            if _sum(file) != expected:
+                return f"{name} does not match its checksum"
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        return f"unreadable manifest: {error}"
+    return None
+
+
+def load(path: Path, like: PyTree) -> PyTree:
+    """The arrays of a checkpoint in the structure of `like`, whose leaves may be shapes."""
+    import orbax.checkpoint as ocp
+
+    leaves, structure = jax.tree.flatten(like)
+    wanted = {f"{i:04d}": _description(leaf) for i, leaf in enumerate(leaves)}
+    try:
+        with ocp.StandardCheckpointer() as reader:
+            found = reader.restore(path.absolute() / "arrays", wanted)
+    except (ValueError, KeyError) as error:
+        raise ValueError(f"{path} was written by other settings or another version: {error}") from None
+    return jax.tree.unflatten(structure, [_typed(found[f"{i:04d}"], leaf) for i, leaf in enumerate(leaves)])
+
+
+def _is_key(leaf: Any) -> bool:
+    return bool(jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key))
+
+
+def _plain(leaf: Any) -> np.ndarray:
+    return np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf)
+
+
+def _description(leaf: Any) -> np.ndarray:
+    shape = jax.eval_shape(jax.random.key_data, leaf) if _is_key(leaf) else leaf
+    return np.zeros(shape.shape, shape.dtype)
+
+
+def _typed(found: Any, leaf: Any) -> Any:
+    return jax.random.wrap_key_data(jax.numpy.asarray(found)) if _is_key(leaf) else jax.numpy.asarray(found)
+
+
+def _sum(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 22):
+            digest.update(block)
+    return digest.hexdigest()

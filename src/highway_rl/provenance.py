@@ -1,0 +1,44 @@
+"""What made a number: code, device, versions, date."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import platform
+import subprocess
+from pathlib import Path
+from typing import Any
+
+
+def provenance(**facts: Any) -> dict[str, Any]:
+    """What made these rows: code, configuration, seed, device, versions, date."""
+    import jax
+    import numpy as np
+
+    import highway_rl
+
+    return {
+        **facts,
+        "version": highway_rl.__version__,
+        "commit": _commit(),
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "device": f"{jax.devices()[0].device_kind} ({platform.machine()})",
+        "python": platform.python_version(),
+        "jax": jax.__version__,
+        "numpy": np.__version__,
+    }
+
+
+def _commit() -> str:
+    """The commit of the package, or what HIGHWAY_RL_COMMIT says where the code was copied without its history."""
+    here = Path(__file__).parent
+
+    def git(*words: str) -> str:
+        return subprocess.run(["git", *words], cwd=here, capture_output=True, text=True, check=True).stdout.strip()
+
+    try:
+        return git("rev-parse", "--short=12", "HEAD") + (
+            "+changes" if git("status", "--porcelain", "-uno", ".") else ""
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return os.environ.get("HIGHWAY_RL_COMMIT", "unknown")

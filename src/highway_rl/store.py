@@ -1,0 +1,204 @@
+"""The store: a ring of raw steps, one row each, and nothing that depends on depth or discount.
+
+T steps of a trajectory are T rows in a row. "The value at the far end" of a step is always the value at the next
+row's observation: where an episode was cut its last observation gets a row of its own, and the newest row holds the
+observation to act on next. Such rows are not `real`: they are looked at, never learned from.
+
+Observations are kept as bytes, truth values eight to a byte.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, PyTree, UInt8
+
+from highway_rl.core.targets import Trajectory
+from highway_rl.types import record
+
+
+class Codec(NamedTuple):
+    """An observation as `width` bytes and back, without loss."""
+
+    width: int
+    encode: Callable[[PyTree], UInt8[Array, "w"]]
+    decode: Callable[[UInt8[Array, "w"]], PyTree]
+
+
+def codec(observation: PyTree) -> Codec:
+    """For observations of these shapes and types."""
+    leaves, structure = jax.tree.flatten(observation)
+    sizes = [int(np.prod(leaf.shape)) for leaf in leaves]
+    truths = [i for i, leaf in enumerate(leaves) if leaf.dtype == bool]
+    others = [i for i in range(len(leaves)) if i not in truths]
+    num_bits = sum(sizes[i] for i in truths)
+    lengths = [sizes[i] * np.dtype(leaves[i].dtype).itemsize for i in others]
+    width = -(-num_bits // 8) + sum(lengths)
+
+    def encode(obs: PyTree) -> UInt8[Array, "w"]:
+        parts = [
+            jnp.asarray(leaf, want.dtype).reshape(-1) for leaf, want in zip(jax.tree.leaves(obs), leaves, strict=True)
+        ]
+        bits = [jnp.packbits(jnp.concatenate([parts[i] for i in truths]))] if truths else []
+        return jnp.concatenate(bits + [jax.lax.bitcast_convert_type(parts[i], jnp.uint8).reshape(-1) for i in others])
+
+    def decode(row: UInt8[Array, "w"]) -> PyTree:
+        start = -(-num_bits // 8)
+        parts: list[Any] = [None] * len(leaves)
+        if truths:
+            bits = jnp.unpackbits(row[:start], count=num_bits)
+            for i, piece in zip(truths, jnp.split(bits, np.cumsum([sizes[i] for i in truths])[:-1]), strict=True):
+                parts[i] = (piece != 0).reshape(leaves[i].shape)
+        for i, length in zip(others, lengths, strict=True):
+            dtype = np.dtype(leaves[i].dtype)
+            shape = (sizes[i], dtype.itemsize) if dtype.itemsize > 1 else (sizes[i],)
+            raw = row[start : start + length].reshape(shape)
+            parts[i] = jax.lax.bitcast_convert_type(raw, dtype).reshape(leaves[i].shape)
+            start += length
+        return jax.tree.unflatten(structure, parts)
+
+    return Codec(width, encode, decode)
+
+
+def decoded(coded: Codec, rows: UInt8[Array, "t w"]) -> PyTree:
+    """Observations from their bytes, written to memory before they are used: a network reads each cell many times."""
+    return jax.lax.optimization_barrier(jax.vmap(coded.decode)(rows))
+
+
+class Packing(NamedTuple):
+    """Many small arrays as one array of words and back: a loop on a GPU pays for each array it carries."""
+
+    pack: Callable[[PyTree], PyTree]
+    unpack: Callable[[PyTree], PyTree]
+
+
+def packing(example: PyTree) -> Packing:
+    """For records like the example whose leaves share their first axis; leaves that are large or odd stay beside."""
+    leaves, structure = jax.tree.flatten(example)
+    small = [np.prod(x.shape[1:]) <= 16 and x.dtype in (bool, jnp.int32, jnp.uint32, jnp.float32) for x in leaves]
+    cuts = np.cumsum([int(np.prod(x.shape[1:])) for x, s in zip(leaves, small, strict=True) if s])
+
+    def word(x: Array) -> Array:
+        x = x.reshape(x.shape[0], -1)
+        return x.astype(jnp.uint32) if x.dtype == bool else jax.lax.bitcast_convert_type(x, jnp.uint32)
+
+    def unword(x: Array, like: Array) -> Array:
+        x = x != 0 if like.dtype == bool else jax.lax.bitcast_convert_type(x, like.dtype)
+        return x.reshape(like.shape)
+
+    def pack(tree: PyTree) -> PyTree:
+        found = jax.tree.leaves(tree)
+        chosen = [word(x) for x, s in zip(found, small, strict=True) if s]
+        return jnp.concatenate(chosen, axis=1) if chosen else None, [
+            x for x, s in zip(found, small, strict=True) if not s
+        ]
+
+    def unpack(packed: PyTree) -> PyTree:
+        words, others = packed
+        pieces = iter(jnp.split(words, cuts[:-1], axis=1) if words is not None else ())
+        rest = iter(others)
+        found = [unword(next(pieces), x) if s else next(rest) for x, s in zip(leaves, small, strict=True)]
+        return jax.tree.unflatten(structure, found)
+
+    return Packing(pack, unpack)
+
+
+@record
+class Rows:
+    """Steps as they are stored: the observation acted on, the action, what came of it, and how it was chosen.
+
+    `behaviour` is π(a|s), `policy` the number of the behavioural policy, `born` the step it was made at.
+    """
+
+    obs: UInt8[Array, "t w"]
+    action: Int[Array, "t"]
+    reward: Float[Array, "t"]
+    terminated: Bool[Array, "t"]
+    behaviour: Float[Array, "t"]
+    policy: Int[Array, "t"]
+    born: Int[Array, "t"]
+    real: Bool[Array, "t"]
+
+
+@record
+class Store:
+    """A ring of rows; `newest` is the row of the observation to act on next."""
+
+    rows: Rows
+    newest: Int[Array, ""]
+
+
+def empty(capacity: int, width: int) -> Store:
+    """Room for so many steps, and one row more for the newest observation."""
+    slots = capacity + 1
+    zero = lambda dtype: jnp.zeros(slots, dtype)  # noqa: E731
+    rows = Rows(
+        jnp.zeros((slots, width), jnp.uint8),
+        zero(jnp.int32),
+        zero(jnp.float32),
+        zero(bool),
+        jnp.ones(slots, jnp.float32),
+        zero(jnp.int32),
+        zero(jnp.int32),
+        zero(bool),
+    )
+    return Store(rows, jnp.int32(0))
+
+
+def add(
+    store: Store, steps: Rows, truncated: Bool[Array, "t"], successor: UInt8[Array, "t w"], current: UInt8[Array, "w"]
+) -> Store:
+    """Appends steps in the order they happened; the oldest rows make room.
+
+    `successor` are the true next observations, of which only those of truncated steps are kept; `current` is the
+    observation to act on next.
+    """
+    slots, count = store.rows.action.shape[0], steps.action.shape[0]
+    before = jnp.cumsum(truncated) - truncated
+    place = jnp.arange(count) + before.astype(jnp.int32)
+    total = count + jnp.sum(truncated, dtype=jnp.int32)
+
+    def slot(place: Array, wanted: Any) -> Array:
+        """Where a row goes; nowhere if it is not wanted or a later one would go to the same slot."""
+        return jnp.where(wanted & (total - place < slots), (store.newest + place) % slots, slots)
+
+    at, final = slot(place, True), slot(place + 1, truncated)
+    newest = (store.newest + total) % slots
+    rows = jax.tree.map(lambda ring, new: ring.at[at].set(new, mode="drop"), store.rows, steps)
+    obs = rows.obs.at[final].set(successor, mode="drop").at[newest].set(current)
+    real = rows.real.at[final].set(False, mode="drop").at[newest].set(False)
+    return Store(dataclasses.replace(rows, obs=obs, real=real), newest)
+
+
+def in_order(store: Store, column: Any) -> Any:
+    """Columns of the store from the oldest row to the newest."""
+    return jax.tree.map(lambda x: jnp.roll(x, -(store.newest + 1), axis=0), column)
+
+
+def in_slots(store: Store, column: Any) -> Any:
+    """The inverse of `in_order`."""
+    return jax.tree.map(lambda x: jnp.roll(x, store.newest + 1, axis=0), column)
+
+
+def trajectory(rows: Rows, discount: Any) -> Trajectory:
+    """Rows in order as what the core's targets take. A path is cut where the next row was not acted on."""
+    ahead = jnp.concatenate([rows.real[1:], jnp.zeros(1, bool)])
+    return Trajectory(
+        rows.action,
+        rows.reward,
+        jnp.where(rows.terminated, 0.0, jnp.asarray(discount, jnp.float32)),
+        rows.terminated | ~ahead,
+        rows.behaviour,
+    )
+
+
+def pick(real: Bool[Array, "n"], draws: Float[Array, "*b"]) -> Int[Array, "*b"]:
+    """Rows to learn from, uniformly and with replacement, from draws in [0, 1)."""
+    upto = jnp.cumsum(real)
+    rank = jnp.minimum((draws * upto[-1].astype(draws.dtype)).astype(upto.dtype), jnp.maximum(upto[-1] - 1, 0))
+    return jnp.searchsorted(upto, rank, side="right").astype(jnp.int32)

@@ -1,0 +1,258 @@
+"""The loop: probes with known values, and relations between runs that must agree."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from highway_rl import store as stores
+from highway_rl.agents import dqn, networks
+from highway_rl.agents.algorithms import make_agent
+from highway_rl.agents.dqn import DQN
+from highway_rl.core import targets
+from highway_rl.core.backup import TO_END
+from highway_rl.envs import probes
+from highway_rl.train import Schedule, advance, init, train
+
+SMALL = Schedule(steps=600, capacity=400, start=100, refresh=100)
+QUICK = {"learning_rate": 3e-3, "epsilon_steps": 500.0, "epsilon_end": 0.3}
+
+
+def tiny(env, key):
+    return networks.FlatNetwork(env, key, hidden=(32,))
+
+
+def settle(env, agent, steps=8_000, **schedule):
+    """Trains, and returns q at every observation of a short list."""
+    plan = Schedule(**({"steps": steps, "capacity": 2_000, "start": 200, "refresh": 200} | schedule))
+    run, curve = jax.jit(lambda k: train(env, agent, plan, k))(jax.random.key(0))
+    assert np.isfinite(curve.loss).all()
+    return lambda obs: np.asarray(dqn.q_values(agent, env, run.learning.params, jnp.asarray(obs)))
+
+
+RULES = {
+    "dqn": targets.q_learning(),
+    "to the end": targets.n_step(TO_END),
+    "soft highway": targets.soft_highway(),
+    "retrace": targets.retrace(),
+}
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_probe_coin(name):
+    """Q depends on the observation: +1 for the right name, −1 for the wrong one, within 2 %."""
+    agent = DQN(rule=RULES[name], network=tiny, discount=0.9, **QUICK)
+    q = settle(probes.coin(), agent)(np.eye(2, dtype=np.float32))
+    np.testing.assert_allclose(q, [[1, -1], [-1, 1]], atol=0.02)
+
+
+@pytest.mark.parametrize("name", ["dqn", "soft highway", "retrace"])
+def test_probe_termination(name):
+    """Discounting, and nothing after the end: Q*(0,·) = −1 + 0.9, Q*(1,a) = a."""
+    agent = DQN(rule=RULES[name], network=tiny, discount=0.9, **QUICK)
+    q = settle(probes.two_steps(), agent)(np.eye(3, dtype=np.float32)[:2])
+    np.testing.assert_allclose(q, [[-0.1, -0.1], [0, 1]], atol=0.02)
+
+
+def test_probe_truncation_bootstraps():
+    """A cut episode's last state counts: its value there is what the network says, and both steps build on it."""
+    agent = DQN(rule=targets.q_learning(), network=tiny, discount=0.5, **QUICK)
+    q = settle(probes.two_steps(truncate=True), agent)(np.eye(3, dtype=np.float32))
+    last = q[2].max()
+    np.testing.assert_allclose(q[1], [0.5 * last, 1 + 0.5 * last], atol=0.02)
+    np.testing.assert_allclose(q[0], -1 + 0.5 * (1 + 0.5 * last), atol=0.02)
+
+
+def finish(agent, env=None, schedule=SMALL, seed=0):
+    env = env or probes.late(10)
+    return jax.jit(lambda k: train(env, agent, schedule, k))(jax.random.key(seed))
+
+
+def test_soft_highway_of_depth_one_is_dqn_to_the_bit():
+    """α = ∞ and 𝒩 = {1}: the gate compares the 1-step return with itself."""
+    one, _ = finish(DQN(rule=targets.soft_highway((1,), float("inf")), network=tiny))
+    other, _ = finish(DQN(rule=targets.q_learning(), network=tiny))
+    for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
+        np.testing.assert_array_equal(jax.device_get(_raw(a)), jax.device_get(_raw(b)))
+
+
+def _raw(x):
+    return jax.random.key_data(x) if jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key) else x
+
+
+def test_seeds_together_are_seeds_alone():
+    agent = DQN(rule=targets.soft_highway(), network=tiny)
+    env = probes.late(10)
+    keys = jax.random.split(jax.random.key(3), 3)
+    together, _ = jax.jit(jax.vmap(lambda k: train(env, agent, SMALL, k)))(keys)
+    for i in range(3):
+        alone, _ = jax.jit(lambda k: train(env, agent, SMALL, k))(keys[i])
+        for a, b in zip(jax.tree.leaves(together.learning.params), jax.tree.leaves(alone.learning.params), strict=True):
+            np.testing.assert_allclose(a[i], b, rtol=1e-4, atol=1e-5)
+        np.testing.assert_array_equal(together.store.rows.reward[i], alone.store.rows.reward)
+
+
+def test_two_keys_differ():
+    agent = DQN(network=tiny)
+    one, other = finish(agent, seed=0)[0], finish(agent, seed=1)[0]
+    assert not np.array_equal(one.store.rows.action, other.store.rows.action)
+    assert not np.array_equal(one.learning.params.head.weight, other.learning.params.head.weight)
+
+
+def test_settings_are_leaves():
+    """Several rules, discounts and learning rates in one program equal the same runs one at a time."""
+    env = probes.late(8)
+    rules = (targets.q_learning(), targets.soft_highway(), targets.retrace(0.9))
+    rates = jnp.asarray([1e-3, 3e-3, 2e-3])
+    gammas = jnp.asarray([0.9, 0.95, 0.99])
+    base = DQN(rule=rules, network=tiny)
+
+    def one(which, rate, gamma):
+        agent = dataclasses.replace(base, which=which, learning_rate=rate, discount=gamma)
+        return train(env, agent, SMALL, jax.random.key(0))[0].learning.params
+
+    together = jax.jit(jax.vmap(one))(jnp.arange(3), rates, gammas)
+    for i in range(3):
+        agent = DQN(rule=rules[i], network=tiny, learning_rate=float(rates[i]), discount=float(gammas[i]))
+        alone = jax.jit(lambda k, agent=agent: train(env, agent, SMALL, k))(jax.random.key(0))[0].learning.params
+        for a, b in zip(jax.tree.leaves(together), jax.tree.leaves(alone), strict=True):
+            np.testing.assert_allclose(a[i], b, rtol=2e-4, atol=1e-5)
+
+
+def test_in_pieces_is_in_one_go():
+    """Advancing period by period gives the same run as one call."""
+    agent, env = DQN(network=tiny), probes.late(10)
+    whole, curve = finish(agent, env)
+    run = jax.jit(lambda k: init(env, agent, SMALL, k))(jax.random.key(0))
+    step = jax.jit(lambda r, first: advance(env, agent, SMALL, r, first, 1))
+    rows = []
+    for i in range(SMALL.periods):
+        run, row = step(run, jnp.int32(i))
+        rows.append(row)
+    for a, b in zip(jax.tree.leaves(whole), jax.tree.leaves(run), strict=True):
+        np.testing.assert_array_equal(_raw(a), _raw(b))
+    np.testing.assert_array_equal(curve.loss, [r.loss[0] for r in rows])
+
+
+def test_nothing_is_learned_before_the_start():
+    agent, env = DQN(network=tiny), probes.late(10)
+    fresh = init(env, agent, SMALL, jax.random.key(0))
+    run, _ = jax.jit(lambda r: advance(env, agent, SMALL, r, 0, 1))(fresh)
+    for a, b in zip(jax.tree.leaves(run.learning), jax.tree.leaves(fresh.learning), strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert int(jnp.sum(run.store.rows.real)) == 100
+
+
+@pytest.mark.parametrize("num_envs", [1, 4])
+def test_what_is_stored_is_what_happened(num_envs):
+    """Rows in order replay the environment; behaviour, policy and birth are as they were; scores add up."""
+    env = probes.late(7, num_actions=3)
+    plan = Schedule(steps=400, capacity=400, start=100, refresh=100, num_envs=num_envs)
+    agent = DQN(network=tiny, policy_is="episode", epsilon_end=0.5, epsilon_steps=200.0)
+    run, curve = finish(agent, env, plan)
+    coded = stores.codec(env.observation)
+    policies = set()
+    for e in range(num_envs):
+        ring = jax.tree.map(lambda x, e=e: x[e], run.store)
+        rows = stores.in_order(ring, ring.rows)
+        real = np.flatnonzero(rows.real)
+        assert len(real) == 400 // num_envs
+        state, obs = env.reset(jax.random.key(0))
+        for t in real:
+            np.testing.assert_array_equal(coded.decode(rows.obs[t]), obs)
+            out = env.step(state, rows.action[t], jax.random.key(0))
+            assert float(out.reward) == float(rows.reward[t])
+            assert bool(out.terminated) == bool(rows.terminated[t])
+            policies.add(int(rows.policy[t]))
+            state, obs = env.reset(jax.random.key(0)) if out.terminated else (out.state, out.obs)
+        np.testing.assert_array_equal(coded.decode(rows.obs[-1]), obs)
+        eps = np.asarray(dqn.epsilon(agent, rows.born[real]))
+        eps = np.where(np.asarray(rows.born)[real] < 100, 1.0, eps)
+        explored, greedy = eps / 3, eps / 3 + 1 - eps
+        chance = np.asarray(rows.behaviour)[real]
+        assert np.all(np.isclose(chance, explored, atol=1e-6) | np.isclose(chance, greedy, atol=1e-6))
+        born = np.asarray(rows.born)[real]
+        np.testing.assert_array_equal(born, np.arange(0, 400, num_envs))
+    assert len(policies) == int(np.sum(curve.episodes)) + sum(int(x) > 0 for x in run.length)
+    paid = float(np.nansum(np.asarray(curve.score) * np.asarray(curve.episodes)))
+    assert paid == pytest.approx(float(jnp.sum(jnp.where(run.store.rows.real, run.store.rows.reward, 0))), rel=1e-5)
+
+
+def test_broken_numbers_stop_one_run_only():
+    """A NaN reward in one seed: that seed keeps its networks and says when; the others are untouched."""
+    good = probes.late(10)
+
+    def step(state, action, key):
+        out = good.step(state, action, key)
+        bad = (action == 3) & (state.at == 5) & (jax.random.uniform(key) < 0.05)
+        return dataclasses.replace(out, reward=jnp.where(bad, jnp.nan, out.reward))
+
+    env = dataclasses.replace(good, step=step)
+    agent = DQN(rule=targets.soft_highway(), network=tiny)
+    keys = jax.random.split(jax.random.key(1), 6)
+    runs, _ = jax.jit(jax.vmap(lambda k: train(env, agent, SMALL, k)))(keys)
+    broken = np.asarray(runs.broken)
+    hit = broken < 10**9
+    assert hit.any()
+    assert not hit.all()
+    assert np.isfinite(runs.learning.params.head.weight).all()
+    first = np.argmax(np.isnan(np.asarray(runs.store.rows.reward)[hit][:, 0]), axis=1)
+    assert (broken[hit] == np.asarray(runs.store.rows.born)[hit][np.arange(hit.sum()), 0, first]).all()
+    for i in np.flatnonzero(~hit):
+        alone, _ = jax.jit(lambda k: train(env, agent, SMALL, k))(keys[i])
+        np.testing.assert_allclose(
+            runs.learning.params.head.weight[i], alone.learning.params.head.weight, rtol=1e-4, atol=1e-5
+        )
+
+
+def test_maxmin_takes_the_smallest_network_and_updates_one():
+    agent = make_agent("maxmin-dqn", rule={"k": 3}, network=tiny)
+    env = probes.late(10)
+    learning = dqn.start(agent, env, jax.random.key(0))
+    obs = jnp.eye(21, dtype=bool)
+    each = [
+        dqn.q_values(DQN(network=tiny), env, jax.tree.map(lambda x, i=i: x[i : i + 1], learning.params), obs)
+        for i in range(3)
+    ]
+    np.testing.assert_allclose(dqn.q_values(agent, env, learning.params, obs), np.min(each, axis=0), rtol=1e-6)
+    new, _, _ = dqn.update(agent, env, learning, jnp.int32(1), obs, jnp.zeros(21, jnp.int32), jnp.ones(21))
+    same = [np.array_equal(new.params.head.weight[i], learning.params.head.weight[i]) for i in range(3)]
+    assert same == [True, False, True]
+
+
+def test_a_network_of_ones_own():
+    import equinox as eqx
+
+    def mine(env, key):
+        return eqx.nn.MLP(env.observation.shape[0], env.num_actions, 16, 1, key=key)
+
+    env = dataclasses.replace(probes.two_steps())
+    run, _ = finish(DQN(network=mine), env)
+    assert np.isfinite(run.learning.params.layers[0].weight).all()
+
+
+def test_late_reward_needs_the_highway():
+    """A choice paid 50 steps later: within this budget Highway has found it in every seed, 1-step DQN in none.
+
+    Without the gate and its deep returns the target is DQN's, which carries the reward back one place a refresh.
+    """
+    env = probes.late(50)
+    plan = Schedule(steps=6_000, capacity=6_000, start=1_000, refresh=250)
+    rules = (targets.q_learning(), targets.soft_highway(alpha=float("inf")), targets.highway(TO_END))
+    base = DQN(rule=rules, network=tiny, learning_rate=2e-3, epsilon_steps=3_000.0, discount=0.99)
+
+    def first_values(which, key):
+        run, _ = train(env, dataclasses.replace(base, which=which), plan, key)
+        obs = env.reset(key)[1]
+        return dqn.q_values(base, env, run.learning.params, obs[None])[0]
+
+    seeds = 5
+    which = jnp.repeat(jnp.arange(3), seeds)
+    keys = jnp.tile(jax.random.split(jax.random.key(7), seeds), 3)
+    q = np.asarray(jax.jit(jax.vmap(first_values))(which, keys)).reshape(3, seeds, 4)
+    gap = q[:, :, 0] - q[:, :, 1:].max(axis=2)
+    prize = 0.99**49
+    solved = gap > 0.25 * prize  # the truth is 0.8 of the prize
+    assert solved.sum(axis=1).tolist() == [0, seeds, seeds]
