@@ -83,7 +83,7 @@ def test_highway_updates_are_the_exact_operator(settings):
             kept = replay.store(agent.replay, kept, episode, ACTIONS, jnp.int32(i))
         first = (jnp.arange(3, dtype=jnp.int32) * LAYERS)[None, :, None]
         chosen = replay.Chosen(pair[None], first, jnp.full_like(first, LAYERS))
-        return replay._in_turn(agent.rule, 1.0, DISCOUNT, replay.Tables(q, q.max(-1)), kept, chosen)
+        return replay._in_turn(agent.rule, 1.0, DISCOUNT, replay.Tables(q, q.max(-1)), kept, chosen, jnp.bool_(True))
 
     for seed in range(3):
         mdp, policies, q = world(seed)

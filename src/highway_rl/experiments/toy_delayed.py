@@ -134,7 +134,7 @@ def _solver(task: str, delay: int, method: str, cap: int) -> Any:
 
 
 def _solve(keys: Any, first: int, task: str, delay: int, method: str, cap: int) -> Iterable[Row]:
-    """Highway's seeds go by tens, which fit the cache and do not wait for the slowest; groups run side by side."""
+    """Highway's seeds go by tens, which need less memory and waiting; the groups run side by side."""
     size = 10 if method == "Highway Q-learning" and keys.shape[0] % 10 == 0 else keys.shape[0]
     groups = list(keys.reshape(-1, size))
     # In single precision values that should differ tie, ties count as greedy, and Q(λ) learns up to twice as fast.
