@@ -286,11 +286,12 @@ def test_highway_on_trace_back_at_every_delay():
     """Must hold: at most 150 episodes on average at delays 6…100, without growth."""
     from highway_rl.experiments import toy_delayed
 
-    keys = jax.random.split(jax.random.key(0), 100)
+    cell = {"kind": "solve", "base_seed": 0, "first": 0, "seeds": 100, "task": "trace-back", "cap": 3000}
     mean = {}
     for delay in toy_delayed.DELAYS["paper"]["trace-back"]:
-        rows = list(toy_delayed._solve(keys, "trace-back", delay, "Highway Q-learning", 3000))
+        rows = list(toy_delayed.run(**cell, delay=delay, method="Highway Q-learning"))
         mean[delay] = np.mean([row["greedy"] for row in rows])
+    print(mean, toy_delayed.slope(mean))
     assert max(mean.values()) <= 150
     assert abs(toy_delayed.slope(mean)) <= 0.15
 
