@@ -54,6 +54,18 @@ def test_list_names_every_experiment_and_environment(capsys):
         (["solve", "missing.npz"], "missing.npz"),
         (["solve", "chain", "--reward", "r.npy"], "--reward goes with a file"),
         (["solve", "chain", "maze"], "one environment, or one file per action"),
+        (["run", "toy-delayed", "--scale", "huge"], "invalid choice 'huge'"),
+        (["run", "toy-delayed", "--workers", "0"], "workers=0: give a whole number >= 1"),
+        (["learn", "trace-back", "--set", "delay=2"], "delay is 2"),
+        (["learn", "choice", "--set", "depth=2"], "choice has no option 'depth': it takes delay, width"),
+        (["learn", "trace-back", "--epsilon", "1.5"], "epsilon=1.5: give a number in [0, 1]"),
+        (["learn", "trace-back", "--method", "magic"], "unknown method 'magic': choose from highway-q-learning"),
+        (["learn", "nothing"], "unknown task 'nothing': choose from trace-back, choice"),
+        (["learn", "CartPole-v1"], "'CartPole-v1' has observation float32 with no number of states; allowed"),
+        (["learn", "minatar/breakout"], "'minatar/breakout' has observation bool with no number of states; allowed"),
+        (["learn", "NoSuchThing-v1"], "NoSuchThing"),
+        (["learn", "trace-back", "--seeds", "0"], "seeds=0"),
+        (["learn", "trace-back", "--episodes", "0"], "max_episodes is 0"),
     ],
 )
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")

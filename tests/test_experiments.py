@@ -1,5 +1,8 @@
 """Every experiment at smoke scale: schema, provenance, figures from rows alone, and the exact numbers of Fig. 1."""
 
+import subprocess
+import sys
+
 import pytest
 
 from highway_rl.experiments import base, claims, example_mdp, multi_room
@@ -43,6 +46,58 @@ def test_the_same_seed_gives_the_same_rows(stored, tmp_path):
     drop = {"seconds"}
     clean = [[{k: v for k, v in row.items() if k not in drop} for row in base.read_rows(p)[0]] for p in (path, again)]
     assert clean[0] == clean[1]
+
+
+def counted(ran, fail_at=None):
+    """An experiment of four cells that notes which of them ran."""
+
+    def run(number, name, alpha):
+        if number == fail_at:
+            raise ValueError("out of luck")
+        ran.append(number)
+        yield {"value": number**2, "alpha": alpha}
+
+    def cells(scale, seed):
+        return [{"number": i, "name": "a" if i < 3 else None, "alpha": f"{i}.0"} for i in range(4)]
+
+    return base.Experiment("counted", "none", "none", cells, run, lambda rows, out: [], {})
+
+
+def test_a_run_cut_short_is_taken_up_where_it_ended(tmp_path, monkeypatch):
+    ran = []
+    with pytest.raises(ValueError, match="out of luck"):
+        base.run(counted(ran, fail_at=2), "smoke", 0, tmp_path)
+    rows, facts = base.read_rows(tmp_path / "counted.csv")
+    assert ([r["value"] for r in rows], facts["finished"], facts["cells"]) == ([0, 1], 2, 4)
+    path = base.run(counted(ran), "smoke", 0, tmp_path, resume=True)
+    assert ran == [0, 1, 2, 3]
+    taken_up = path.read_text().splitlines()[1:]
+    base.run(counted(ran), "smoke", 0, tmp_path)
+    assert ran == [0, 1, 2, 3] * 2
+    assert path.read_text().splitlines()[1:] == taken_up
+    base.run(counted(ran), "smoke", 1, tmp_path, resume=True)
+    assert len(ran) == 12, "another seed's rows are not reused"
+    monkeypatch.setattr(base, "fingerprint", lambda: "other code")
+    base.run(counted(ran), "smoke", 1, tmp_path, resume=True)
+    assert len(ran) == 16, "nor are another code's"
+    assert [p.name for p in tmp_path.iterdir()] == ["counted.csv"]
+
+
+def test_workers_give_the_same_rows_in_the_same_order(tmp_path):
+    experiment = base.find("example-mdp")
+    one, two = (base.run(experiment, "smoke", 0, tmp_path / str(n), workers=n) for n in (1, 2))
+    assert one.read_text().splitlines()[1:] == two.read_text().splitlines()[1:]
+    assert base.read_rows(two)[1]["workers"] == 2
+
+
+def test_rows_without_the_console_packages(tmp_path):
+    """`python -m highway_rl.experiments` needs neither tyro nor rich nor gymnasium."""
+    hide = "import sys; sys.modules.update(dict.fromkeys(('tyro', 'rich', 'gymnasium')))"
+    arguments = f"sys.argv[1:] = ['example-mdp', '--scale', 'smoke', '--out', {str(tmp_path)!r}]"
+    code = f"{hide}; {arguments}; import runpy; runpy.run_module('highway_rl.experiments', run_name='__main__')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert base.read_rows(tmp_path / "example-mdp.csv")[0]
 
 
 def test_every_claim_of_the_paper_is_listed_once():

@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal
 import tyro
 from tyro.conf import FlagCreatePairsOff, Positional, UseAppendAction, arg, subcommand
 
+from highway_rl.cli_learn import Learn
 from highway_rl.cli_train import LATE, Evaluate, Resume, Train
 from highway_rl.console import coloured, one_line, progress, short, table
 
@@ -242,6 +243,7 @@ Command = (
     | Annotated[Plot, subcommand("plot")]
     | Annotated[Check, subcommand("check")]
     | Annotated[Solve, subcommand("solve")]
+    | Annotated[Learn, subcommand("learn")]
     | Annotated[Train, subcommand("train")]
     | Annotated[Resume, subcommand("resume")]
     | Annotated[Evaluate, subcommand("evaluate")]

@@ -30,7 +30,7 @@ def load(
     [model] = words
     if reward is not None:
         raise ValueError(f"--reward goes with a file of transitions, and {model!r} is not one")
-    chosen = dict(_option(word) for word in options)
+    chosen = dict(option(word) for word in options)
     if discount is not None:
         chosen["discount"] = discount
     if model not in envs.names() and "-v" in model:
@@ -41,7 +41,7 @@ def load(
     return made
 
 
-def _option(word: str) -> tuple[str, Any]:
+def option(word: str) -> tuple[str, Any]:
     name, sign, text = word.partition("=")
     if not sign or not name:
         raise ValueError(f"--set {word}: write it as name=value")

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from highway_rl.agents import replay, tabular
+from highway_rl.agents import draws, replay, tabular
 from highway_rl.agents.learner import NEVER, trainer
 from highway_rl.core import targets as rules
 from highway_rl.core.targets import TargetRule
@@ -201,8 +201,8 @@ def test_the_search_finds_every_policy_equally():
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7])
 def test_distinct_draws_are_uniform_sets(count):
-    draws = jax.random.uniform(jax.random.key(0), (6000, 3))
-    ranks, some = (np.asarray(x) for x in replay.distinct(draws, jnp.full(6000, count, jnp.int32)))
+    uniform = jax.random.uniform(jax.random.key(0), (6000, 3))
+    ranks, some = (np.asarray(x) for x in draws.distinct(uniform, jnp.full(6000, count, jnp.int32)))
     sets = [tuple(sorted(r[m])) for r, m in zip(ranks, some, strict=True)]
     expected = list(itertools.combinations(range(count), min(3, count)))
     frequency = np.array([sets.count(x) for x in expected]) / 6000
@@ -214,7 +214,7 @@ def test_nth_bit():
     words = np.random.default_rng(0).integers(1, 2**32, 3, dtype=np.uint32)
     for word in words:
         places = [i for i in range(32) if int(word) >> i & 1]
-        got = replay.nth_bit(jnp.full(len(places), word), jnp.arange(len(places), dtype=jnp.int32))
+        got = draws.nth_bit(jnp.full(len(places), word), jnp.arange(len(places), dtype=jnp.int32))
         assert np.asarray(got).tolist() == places
 
 
@@ -286,11 +286,12 @@ def test_highway_on_trace_back_at_every_delay():
     """Must hold: at most 150 episodes on average at delays 6…100, without growth."""
     from highway_rl.experiments import toy_delayed
 
-    keys = jax.random.split(jax.random.key(0), 100)
+    cell = {"kind": "solve", "base_seed": 0, "first": 0, "seeds": 100, "task": "trace-back", "cap": 3000}
     mean = {}
     for delay in toy_delayed.DELAYS["paper"]["trace-back"]:
-        rows = list(toy_delayed._solve(keys, "trace-back", delay, "Highway Q-learning", 3000))
+        rows = list(toy_delayed.run(**cell, delay=delay, method="Highway Q-learning"))
         mean[delay] = np.mean([row["greedy"] for row in rows])
+    print(mean, toy_delayed.slope(mean))
     assert max(mean.values()) <= 150
     assert abs(toy_delayed.slope(mean)) <= 0.15
 

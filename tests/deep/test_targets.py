@@ -153,6 +153,9 @@ class Reference:
         return values
 
 
+add = jax.jit(stores.add)
+
+
 def as_rows(steps):
     """Steps as the store takes them."""
     coded = stores.codec(ENV.observation)
@@ -169,15 +172,15 @@ def as_rows(steps):
 
 
 def encoded(coded, observations):
-    return jax.vmap(coded.encode)(jnp.asarray(observations, bool))
+    return jnp.asarray(np.packbits(np.asarray(observations, bool), axis=1))
 
 
-def build(seed, blocks, count=11, policy_length=9):
+def build(seed, blocks, count=11, policy_length=7):
     """A store filled block by block, and the list of all rows it was ever told; row i went to slot i modulo SLOTS."""
     rng = np.random.default_rng(seed)
     coded = stores.codec(ENV.observation)
     store, told, done = stores.empty(SLOTS - 1, coded.width), [], 0
-    draw = lambda: tuple(bool(x) for x in rng.random(3) < 0.3)  # noqa: E731
+    draw = lambda: tuple(bool(x) for x in rng.random(3) < 0.2)  # noqa: E731
     current = draw()
     for _ in range(blocks):
         steps, cut, successors = [], [], []
@@ -194,19 +197,17 @@ def build(seed, blocks, count=11, policy_length=9):
             current = draw() if terminated or truncated else after
             done += 1
         now = coded.encode(jnp.asarray(current))
-        store = stores.add(store, as_rows(steps), jnp.asarray(cut), encoded(coded, successors), now)
+        store = add(store, as_rows(steps), jnp.asarray(cut), encoded(coded, successors), now)
     return store, [*told, Row(current, real=False)]
 
 
 @functools.cache
-def two_rings(seed=0):
+def two_rings():
     """A ring that has wrapped and one that has not, stacked, and for each its rows with the slots they lie in."""
-    with jax.enable_x64(False):
-        (full, long), (filling, short) = build(seed, 7), build(seed + 100, 3)
-        assert len(long) > SLOTS > len(short)
-        store = jax.tree.map(lambda *x: jnp.stack(x), full, filling)
+    (full, long), (filling, short) = build(2, 7), build(102, 3)
+    assert len(long) > SLOTS > len(short)
     kept = [[(i % SLOTS, row) for i, row in enumerate(told)][-SLOTS:] for told in (long, short)]
-    return store, kept
+    return jax.tree.map(lambda *x: jnp.stack(x), full, filling), kept
 
 
 def some_networks(agent, seed, fresh=False):
@@ -218,44 +219,55 @@ def some_networks(agent, seed, fresh=False):
     return jax.tree.map(lambda x: x + jnp.asarray(rng.normal(size=x.shape), x.dtype), params)
 
 
-def references(agent, params, older, kept, step=STEP):
-    """The reference of each ring, with the network's values at its observations."""
+@functools.cache
+def program(num_networks):
+    """The targets of all cases with so many networks as one program: compiling each alone takes minutes."""
+    agents = {name: agent for name, (agent, _) in CASES.items() if agent.num_networks == num_networks}
 
-    def q_at(params, rows):
-        found = dqn.q_values(agent, ENV, params, jnp.asarray([row.obs for row in rows], bool))
-        return np.asarray(found, np.float64)
+    @jax.jit
+    def run(params, older, store, key):
+        return {name: refresh(a, ENV, params, older, store, jnp.int32(STEP), key)[0] for name, a in agents.items()}
 
-    epsilon = float(dqn.epsilon(agent, step))
-    made = []
-    for ring in kept:
+    return run
+
+
+@functools.cache
+def found_and_q(num_networks, fresh):
+    """The targets of all those cases by ring and slot, and the newer and the older networks' values everywhere."""
+    agent = DQN(num_networks=num_networks, **SETTINGS)
+    params, older = some_networks(agent, 2, fresh), some_networks(agent, 52, fresh)
+    found = program(num_networks)(params, older, two_rings()[0], jax.random.key(3))
+    everywhere = list(itertools.product([False, True], repeat=3))
+    tables = [
+        dict(zip(everywhere, np.asarray(dqn.q_values(agent, ENV, p, jnp.asarray(everywhere)), np.float64), strict=True))
+        for p in (params, older)
+    ]
+    return {name: np.asarray(x).reshape(-1, SLOTS) for name, x in found.items()}, *tables
+
+
+def each_ring(case, fresh=False):
+    """Of each ring: a reference, and the target found at each of its rows."""
+    agent, _ = CASES[case]
+    found, newer, older = found_and_q(agent.num_networks, fresh)
+    epsilon = float(dqn.epsilon(agent, STEP))
+    for ring, by_slot in zip(two_rings()[1], found[case], strict=True):
         rows = [row for _, row in ring]
-        q, newer = q_at(older if agent.bootstrap == "double" else params, rows), q_at(params, rows)
-        made.append(Reference(rows, q, newer, agent.bootstrap, epsilon))
-    return made
+        newer_q = [newer[row.obs] for row in rows]
+        q = [older[row.obs] for row in rows] if agent.bootstrap == "double" else newer_q
+        yield Reference(rows, q, newer_q, agent.bootstrap, epsilon), [by_slot[slot] for slot, _ in ring]
 
 
-def found_by_slot(agent, params, older, store, key=0):
-    found, _ = refresh(agent, ENV, params, older, store, jnp.int32(STEP), jax.random.key(key))
-    return np.asarray(found).reshape(-1, SLOTS)
-
-
-def compare(agent, spec, *, seed=0, fresh=False):
+def compare(case, fresh=False):
     """The store's targets and the reference's, at every real row of both rings."""
-    store, kept = two_rings(seed)
-    params, older = some_networks(agent, seed, fresh), some_networks(agent, seed + 50, fresh)
-    found = found_by_slot(agent, params, older if agent.bootstrap == "double" else None, store)
-    count = 0
-    for ring, reference, by_slot in zip(kept, references(agent, params, older, kept), found, strict=True):
-        for t, (slot, row) in enumerate(ring):
-            if not row.real:
-                continue
-            if agent.num_policies > 1:
-                expected = smax(list(reference.by_policy(t, spec).values()), spec.policy_alpha)
-            else:
-                expected = reference.target(t, spec)
-            np.testing.assert_allclose(by_slot[slot], expected, rtol=1e-5, atol=1e-5, err_msg=f"row {t}")
-            count += 1
-    assert count > 60
+    agent, spec = CASES[case]
+    for reference, found in each_ring(case, fresh):
+        real = [t for t, row in enumerate(reference.rows) if row.real]
+        assert len(real) > 30
+        if agent.num_policies > 1:
+            expected = [smax(list(reference.by_policy(t, spec).values()), spec.policy_alpha) for t in real]
+        else:
+            expected = [reference.target(t, spec) for t in real]
+        np.testing.assert_allclose([found[t] for t in real], expected, rtol=1e-5, atol=1e-5)
 
 
 def clipped(chance, behaviour, is_greedy):
@@ -278,7 +290,6 @@ NAMED = [
     ("dqn", {}, Spec()),
     ("double-dqn", {}, Spec()),
     ("maxmin-dqn", {}, Spec()),
-    ("maxmin-dqn", {"k": 3}, Spec()),
     ("n-step-dqn", {}, Spec((TO_END,))),
     ("n-step-dqn", {"n": 3}, Spec((3,))),
     ("lambda-dqn", {}, Spec((TO_END,), trace="peng", lam=0.9)),
@@ -297,101 +308,20 @@ NAMED = [
     ("highway-gate-3", {}, Spec((TO_END,), 3)),
     ("highway-mean-gate", {}, Spec((1, TO_END), weights=(0.5, 0.5))),
 ]
-UNNAMED = [
-    (targets.q_lambda(0.8), Spec((TO_END,), trace=one, lam=0.8)),
-    (targets.retrace(0.9, depth=3), Spec((3,), trace=clipped, lam=0.9)),
-    (targets.peng_q_lambda(0.5, depth=4), Spec((4,), trace="peng", lam=0.5)),
-    (TargetRule(Backup((2, 6), depth_alpha=0.7, gate_depth=None)), Spec((2, 6), None, 0.7)),
-    (TargetRule(Backup((2, 6), (0.2, 0.8), 1.5, gate_depth=3)), Spec((2, 6), 3, 1.5, weights=(0.2, 0.8))),
-    (TargetRule(Backup((1, 5), (0.3, 0.7), gate_depth=0)), Spec((1, 5), 0, weights=(0.3, 0.7))),
-]
-
-
-def test_every_algorithm_is_here():
-    assert {name for name, _, _ in NAMED} == set(ALGORITHMS)
-
-
-@pytest.mark.parametrize(("name", "options", "spec"), NAMED)
-def test_named_algorithms(name, options, spec):
-    compare(make_agent(name, rule=options, **SETTINGS), spec)
-
-
-@pytest.mark.parametrize(("rule", "spec"), UNNAMED)
-def test_other_rules(rule, spec):
-    compare(DQN(rule=rule, **SETTINGS), spec, seed=1)
-
-
-@pytest.mark.parametrize("bootstrap", ["epsilon-greedy", "double"])
-@pytest.mark.parametrize(
-    ("rule", "spec"),
-    [
-        (targets.soft_highway((1, 3, TO_END), 0.5), Spec((1, 3, TO_END), 1, 0.5)),
-        (targets.retrace(0.9), Spec((TO_END,), trace=clipped, lam=0.9)),
-        (targets.peng_q_lambda(0.7), Spec((TO_END,), trace="peng", lam=0.7)),
-    ],
-)
-def test_bootstraps(bootstrap, rule, spec):
-    """The policy that prices the far end is the one a trace follows, too."""
-    compare(DQN(rule=rule, bootstrap=bootstrap, num_networks=2, **SETTINGS), spec)
-
-
-@pytest.mark.parametrize(
-    ("name", "spec"),
-    [
-        ("watkins-dqn", Spec((TO_END,), trace=only_greedy, lam=0.9, shares_ties=True)),
-        ("retrace", Spec((TO_END,), trace=clipped)),
-        ("soft-highway-dqn", Spec((1, 2, TO_END), 1, 0.005, 0.005)),
-    ],
-)
-def test_ties(name, spec):
-    """Where all actions are equally good all are greedy to Watkins, and the first to the others."""
-    agent = make_agent(name, **SETTINGS)
-    q = dqn.q_values(agent, ENV, some_networks(agent, 0, fresh=True), jnp.zeros((1, 3), bool))
-    assert float(jnp.ptp(q)) == 0
-    compare(agent, spec, fresh=True)
-
-
-def test_stores_hold_every_case():
-    """The comparison above sees terminated, cut and running paths, gates that open and gates that stay closed."""
-    _, kept = two_rings()
-    agent = make_agent("n-step-highway-dqn", **SETTINGS)
-    params = some_networks(agent, 0)
-    opened = []
-    for ring, reference in zip(kept, references(agent, params, None, kept), strict=True):
-        rows = [row for _, row in ring]
-        assert any(row.terminated for row in rows)
-        assert any(not row.real for row in rows[:-1])
-        assert rows[-2].real
-        assert not rows[-2].terminated
-        assert np.diff(np.sort(reference.q, axis=1), axis=1).min() > 1e-3
-        for t, row in enumerate(rows):
-            if row.real:
-                (far,), near = reference.returns(t, Spec((TO_END,), 1))
-                opened.append(far > near)
-    assert 0.2 < np.mean(opened) < 0.8
-
-
-def test_one_program_of_several_rules():
-    """With several rules `which` picks one; the others leave no mark on its targets."""
-    chosen = [targets.q_learning(), targets.retrace(0.9), targets.soft_highway((1, 4, TO_END), 0.5)]
-    store, _ = two_rings()
-    params = some_networks(DQN(**SETTINGS), 0)
-    for which, rule in enumerate(chosen):
-        together = found_by_slot(DQN(rule=tuple(chosen), which=which, **SETTINGS), params, None, store)
-        np.testing.assert_allclose(together, found_by_slot(DQN(rule=rule, **SETTINGS), params, None, store), rtol=1e-6)
-
-
-def test_one_ring_is_as_good_as_two():
-    """Rings know nothing of each other."""
-    store, _ = two_rings()
-    agent = make_agent("soft-highway-dqn", num_policies=2, **SETTINGS)
-    params = some_networks(agent, 0)
-    both = found_by_slot(agent, params, None, store)
-    for i in range(2):
-        alone = found_by_slot(agent, params, None, jax.tree.map(lambda x, i=i: x[i : i + 1], store))
-        np.testing.assert_allclose(alone[0], both[i], rtol=1e-6)
-
-
+OTHERS = {
+    "q-lambda": (targets.q_lambda(0.8), Spec((TO_END,), trace=one, lam=0.8)),
+    "short-retrace": (targets.retrace(0.9, depth=3), Spec((3,), trace=clipped, lam=0.9)),
+    "short-peng": (targets.peng_q_lambda(0.5, depth=4), Spec((4,), trace="peng", lam=0.5)),
+    "no-gate": (TargetRule(Backup((2, 6), depth_alpha=0.7, gate_depth=None)), Spec((2, 6), None, 0.7)),
+    "gate-3": (TargetRule(Backup((2, 6), (0.2, 0.8), 1.5, gate_depth=3)), Spec((2, 6), 3, 1.5, weights=(0.2, 0.8))),
+    "gate-0": (TargetRule(Backup((1, 5), (0.3, 0.7), gate_depth=0)), Spec((1, 5), 0, weights=(0.3, 0.7))),
+}
+BOTH = {
+    "soft-highway": (targets.soft_highway((1, 3, TO_END), 0.5), Spec((1, 3, TO_END), 1, 0.5)),
+    "retrace": (targets.retrace(0.9), Spec((TO_END,), trace=clipped, lam=0.9)),
+    "tree-backup": (targets.tree_backup(0.9), Spec((TO_END,), trace=itself, lam=0.9)),
+    "peng": (targets.peng_q_lambda(0.7), Spec((TO_END,), trace="peng", lam=0.7)),
+}
 POOLED = [
     ("soft-highway-dqn", {"depths": (1, 2, TO_END), "alpha": 1.0}, Spec((1, 2, TO_END), 1, 1.0, 1.0)),
     ("soft-highway-dqn", {"depths": (3, 6), "alpha": math.inf}, Spec((3, 6), 1, math.inf, math.inf)),
@@ -404,53 +334,103 @@ POOLED = [
 ]
 
 
-@pytest.mark.parametrize(("name", "options", "spec"), POOLED)
-def test_all_policies_that_met_a_pair(name, options, spec):
-    """With room for every policy: averages within a policy, gate, depths, then policies."""
-    compare(make_agent(name, rule=options, num_policies=9, **SETTINGS), spec, seed=2)
+def label(name, options):
+    return " ".join([name, *(f"{key}={value}".replace(str(TO_END), "end") for key, value in options.items())])
+
+
+CASES = {label(name, options): (make_agent(name, rule=options, **SETTINGS), spec) for name, options, spec in NAMED}
+CASES |= {name: (DQN(rule=rule, **SETTINGS), spec) for name, (rule, spec) in OTHERS.items()}
+CASES |= {
+    f"{bootstrap} {name}": (DQN(rule=rule, bootstrap=bootstrap, num_networks=2, **SETTINGS), spec)
+    for name, (rule, spec) in BOTH.items()
+    for bootstrap in ("epsilon-greedy", "double")
+}
+CASES |= {  # several rules in one agent, of which one counts
+    f"{i} of several": (DQN(rule=tuple(rule for rule, _ in BOTH.values()), which=i, **SETTINGS), spec)
+    for i, (_, spec) in enumerate(BOTH.values())
+}
+CASES |= {
+    f"pooled {label(name, options)}": (make_agent(name, rule=options, num_policies=9, **SETTINGS), spec)
+    for name, options, spec in POOLED
+}
+COMPARED = list(CASES)
+CASES |= {
+    f"room for {room}": (make_agent(name, rule=options, num_policies=room, **SETTINGS), spec)
+    for room in (2, 3)
+    for name, options, spec in POOLED[:1]
+}
+
+
+def test_every_algorithm_is_here():
+    assert {name for name, _, _ in NAMED} == set(ALGORITHMS)
+
+
+@pytest.mark.parametrize("case", COMPARED)
+def test_targets(case):
+    compare(case)
+
+
+@pytest.mark.parametrize("case", ["watkins-dqn", "retrace", "soft-highway-dqn", "double-dqn", "epsilon-greedy retrace"])
+def test_ties(case):
+    """Where all actions are equally good all are greedy to Watkins, and the first to the others."""
+    _, newer, older = found_and_q(CASES[case][0].num_networks, True)
+    assert np.ptp(newer[False, False, False]) == np.ptp(older[False, False, False]) == 0
+    compare(case, fresh=True)
+
+
+def test_stores_hold_every_case():
+    """The comparisons see terminated, cut and running paths, and gates both open and closed."""
+    opened = []
+    for reference, _ in each_ring("n-step-highway-dqn"):
+        rows = reference.rows
+        assert any(row.terminated for row in rows)
+        assert any(not row.real for row in rows[:-1])
+        assert rows[-2].real
+        assert not rows[-2].terminated
+        assert np.diff(np.sort(reference.q, axis=1), axis=1).min() > 1e-3  # no ties
+        for t, row in enumerate(rows):
+            if row.real:
+                (far,), near = reference.returns(t, Spec((TO_END,), 1))
+                opened.append(far > near)
+    assert 0.2 < np.mean(opened) < 0.8
 
 
 def test_pools_are_worth_testing():
-    """Some pairs were met by several policies, and several times by one."""
-    _, kept = two_rings(2)
-    rows = [row for _, row in kept[0] if row.real]
-    pairs = [(row.obs, row.action) for row in rows]
-    several = [len({r.policy for r, p in zip(rows, pairs, strict=True) if p == pair}) for pair in set(pairs)]
-    assert sorted(several)[-2] >= 4
-    assert len(set(zip(pairs, (r.policy for r in rows), strict=True))) < len(rows) - 5
-    assert max(row.policy for row in rows) - min(row.policy for row in rows) < 9
+    """Some pairs were met by several policies, some several times by one, and nine is room for all policies."""
+    for ring in two_rings()[1]:
+        rows = [row for _, row in ring if row.real]
+        met = {}
+        for row in rows:
+            met.setdefault((row.obs, row.action), []).append(row.policy)
+        assert sum(len(set(policies)) >= 4 for policies in met.values()) >= 2
+        assert sum(len(set(policies)) < len(policies) for policies in met.values()) >= 2
+        assert len({row.policy for row in rows}) <= 9
 
 
 @pytest.mark.parametrize("room", [2, 3])
 def test_fewer_policies_than_met(room):
     """The target is the value of the row's own policy and of as many others as there is room for."""
-    spec = Spec((1, 2, TO_END), 1, 1.0, 1.0)
-    rule = {"depths": spec.depths, "alpha": 1.0}
-    agent = make_agent("soft-highway-dqn", rule=rule, num_policies=room, **SETTINGS)
-    store, kept = two_rings(2)
-    params = some_networks(agent, 2)
-    found = found_by_slot(agent, params, None, store, key=3)
-    shared: dict[Any, float] = {}
-    for number, (ring, reference) in enumerate(zip(kept, references(agent, params, None, kept), strict=True)):
-        for t, (slot, row) in enumerate(ring):
+    case = f"room for {room}"
+    spec = CASES[case][1]
+    for reference, found in each_ring(case):
+        shared: dict[Any, float] = {}
+        for t, row in enumerate(reference.rows):
             if not row.real:
                 continue
             values = reference.by_policy(t, spec)
             own = values.pop(row.policy)
             others = itertools.combinations(values.values(), min(room - 1, len(values)))
-            possible = np.array([smax([own, *chosen], 1.0) for chosen in others])
-            target = found[number, slot]
-            assert np.isclose(possible, target, rtol=1e-5, atol=1e-5).any(), (number, t)
-            assert shared.setdefault((number, row.obs, row.action, row.policy), target) == target
+            possible = np.array([smax([own, *chosen], spec.policy_alpha) for chosen in others])
+            assert np.isclose(possible, found[t], rtol=1e-5, atol=1e-5).any(), t
+            assert shared.setdefault((row.obs, row.action, row.policy), found[t]) == found[t]
 
 
 def test_other_policies_come_alike():
     """Five policies met one pair and there is room for two: over many keys each other one is chosen as often."""
-    rewards = [0.0, 1.0, 2.0, 4.0, 8.0]  # no two sums are alike
+    rewards = [0.0, 1.0, 2.0, 4.0, 8.0]
     steps = [Row((True, False, True), 1, reward, True, 1.0, 7 + i) for i, reward in enumerate(rewards)]
-    coded = stores.codec(ENV.observation)
-    rows, nothing = as_rows(steps), jnp.zeros(5, bool)
-    ring = stores.add(stores.empty(6, coded.width), rows, nothing, rows.obs, rows.obs[0])
+    rows = as_rows(steps)
+    ring = add(stores.empty(6, rows.obs.shape[1]), rows, jnp.zeros(5, bool), rows.obs, rows.obs[0])
     store = jax.tree.map(lambda x: x[None], ring)
     agent = make_agent("dqn", num_policies=2, **SETTINGS)
     params = some_networks(agent, 0)
@@ -464,37 +444,46 @@ def test_other_policies_come_alike():
         assert np.abs(np.delete(counts, i) - 500).max() < 5 * np.sqrt(2000 * 0.25 * 0.75)
 
 
-@pytest.mark.parametrize(("name", "lam"), [("retrace", 0.9), ("lambda-dqn", 0.8)])
+@functools.cache
+def for_rlax():
+    """Retrace(0.9) and λ-return(0.8) of one ring."""
+    retrace, peng = (
+        make_agent("retrace", rule={"lam": 0.9}, **SETTINGS),
+        make_agent("lambda-dqn", rule={"lam": 0.8}, **SETTINGS),
+    )
+    params = some_networks(peng, 0)
+    run = lambda agent, store: refresh(agent, ENV, params, None, store, jnp.int32(0), jax.random.key(0))[0]  # noqa: E731
+    q_at = lambda obs: dqn.q_values(peng, ENV, params, obs)  # noqa: E731
+    return jax.jit(lambda store: (run(retrace, store), run(peng, store))), q_at
+
+
 @pytest.mark.parametrize("terminated", [False, True])
-def test_against_rlax(name, lam, terminated):
-    """One trajectory without a cut, run on or terminated at its end."""
+def test_against_rlax(terminated):
+    """One trajectory without a cut, running or terminated at its end."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         rlax = pytest.importorskip("rlax")
     rng = np.random.default_rng(5)
-    count = SLOTS - 1
-    observations = [tuple(bool(x) for x in rng.random(3) < 0.5) for _ in range(SLOTS)]
+    count = 20
+    observations = [tuple(bool(x) for x in rng.random(3) < 0.5) for _ in range(count + 1)]
     steps = [
         Row(obs, int(rng.integers(3)), float(rng.normal()), terminated and t == count - 1, float(rng.uniform(0.1, 1)))
         for t, obs in enumerate(observations[:-1])
     ]
-    coded = stores.codec(ENV.observation)
-    rows, last = as_rows(steps), coded.encode(jnp.asarray(observations[-1]))
-    ring = stores.add(stores.empty(count, coded.width), rows, jnp.zeros(count, bool), rows.obs, last)
-    agent = make_agent(name, rule={"lam": lam}, **SETTINGS)
-    params = some_networks(agent, 0)
-    found = found_by_slot(agent, params, None, jax.tree.map(lambda x: x[None], ring))[0, :count]
+    rows, last = as_rows(steps), stores.codec(ENV.observation).encode(jnp.asarray(observations[-1]))
+    ring = add(stores.empty(count, rows.obs.shape[1]), rows, jnp.zeros(count, bool), rows.obs, last)
+    run, q_at = for_rlax()
+    retrace, peng = run(jax.tree.map(lambda x: x[None], ring))
 
-    q = dqn.q_values(agent, ENV, params, jnp.asarray(observations, bool))
-    discount = jnp.full(count, GAMMA, jnp.float32).at[-1].set(0.0 if terminated else GAMMA)
+    q = q_at(jnp.asarray(observations))
     taken = q[jnp.arange(count), rows.action]
+    discount = jnp.full(count, GAMMA, jnp.float32).at[-1].set(0.0 if terminated else GAMMA)
+    # rlax asks for an action at the far end, but does not use it
+    action, behaviour = jnp.append(rows.action[1:], 0), jnp.append(rows.behaviour[1:], 1.0)
+    greedy = jax.nn.one_hot(jnp.argmax(q[1:], axis=1), 3)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        if name == "lambda-dqn":
-            error = rlax.q_lambda(q[:-1], rows.action, rows.reward, discount, q[1:], lam)
-        else:
-            # rlax wants an action at the far end, too, but starts there from the value
-            action, behaviour = jnp.append(rows.action[1:], 0), jnp.append(rows.behaviour[1:], 1.0)
-            greedy = jax.nn.one_hot(jnp.argmax(q[1:], axis=1), 3)
-            error = rlax.retrace(q[:-1], q[1:], rows.action, action, rows.reward, discount, greedy, behaviour, lam)
-    np.testing.assert_allclose(found, error + taken, rtol=1e-5, atol=1e-5)
+        theirs = rlax.retrace(q[:-1], q[1:], rows.action, action, rows.reward, discount, greedy, behaviour, 0.9)
+        np.testing.assert_allclose(retrace[:count], theirs + taken, rtol=1e-5, atol=1e-5)
+        theirs = rlax.q_lambda(q[:-1], rows.action, rows.reward, discount, q[1:], 0.8)
+        np.testing.assert_allclose(peng[:count], theirs + taken, rtol=1e-5, atol=1e-5)

@@ -1,5 +1,8 @@
 """The delayed-reward tasks: what they pay, that states tell all, jit and vmap, Gymnasium, errors."""
 
+import subprocess
+import sys
+
 import gymnasium
 import jax
 import jax.numpy as jnp
@@ -9,7 +12,7 @@ from gymnasium.utils.env_checker import check_env
 
 from highway_rl.envs import make, make_task
 from highway_rl.envs.delayed import DOWN, LEFT, RIGHT, UP, choice_tree
-from highway_rl.envs.gym_discrete import IDS, register
+from highway_rl.envs.gym_discrete import IDS
 
 TASKS = ("trace-back", "choice", "grid-world", "watch-repair")
 
@@ -135,7 +138,6 @@ def test_a_task_is_no_model():
 
 @pytest.mark.parametrize("name", TASKS)
 def test_gymnasium_accepts_them(name):
-    register()
     env = gymnasium.make(f"highway_rl/{IDS[name]}-v0", delay=5)
     check_env(env.unwrapped, skip_render_check=True)
     runs = []
@@ -147,3 +149,15 @@ def test_gymnasium_accepts_them(name):
         assert ended
         runs.append(seen)
     assert runs[0] == runs[1]
+
+
+def test_importing_the_gymnasium_module_registers_them():
+    code = "import gymnasium, highway_rl.envs.gym; print(gymnasium.make('highway_rl/TraceBack-v0', delay=7).spec.id)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "highway_rl/TraceBack-v0"
+    assert IDS == {
+        "trace-back": "TraceBack",
+        "choice": "Choice",
+        "grid-world": "GridWorld",
+        "watch-repair": "WatchRepair",
+    }

@@ -27,20 +27,20 @@ Groups of seeds, and experiments' cells, are what runs side by side. Level 1 com
 
 
 class Learner(NamedTuple):
-    """`start(key)` makes a memory; `episode(memory, count, key) -> (memory, q, on_track)` runs one episode and learns.
+    """`start(key)` makes a memory; `episode(memory, count, going, key) -> (memory, q, on_track)` runs one and learns.
 
     `count` is how many episodes came before. It is the same for all seeds, so that what depends on it alone stays one
-    branch under `vmap`.
+    branch under `vmap`. A seed that is not `going` is done, waits for the others, and need not learn.
     """
 
     start: Callable[[PRNGKeyArray], Any]
-    episode: Callable[[Any, Any, PRNGKeyArray], tuple[Any, Any, Any]]
+    episode: Callable[[Any, Any, Any, PRNGKeyArray], tuple[Any, Any, Any]]
     epsilon: Any
 
 
 class Learned(NamedTuple):
     """Per seed: what was kept of the memory, the episode that solved the task under each rule (`NEVER` if none), and
-    the share of all episodes after which the greedy policy was optimal."""
+    the share of its episodes, until it was done, after which the greedy policy was optimal."""
 
     kept: Any
     greedy: Int[Array, "seed"]
@@ -59,6 +59,7 @@ class _Seed(NamedTuple):
     greedy: Int[Array, ""]
     average: Int[Array, ""]
     right: Int[Array, ""]
+    lived: Int[Array, ""]
 
 
 def trainer(env: DiscreteEnv, learner: Learner, **options: Any) -> Callable[[Key[Array, "*groups seeds"]], Learned]:
@@ -89,24 +90,30 @@ def training(
     def begin(key: PRNGKeyArray) -> _Seed:
         zero = jnp.int32(0)
         never = zero + NEVER
-        return _Seed(learner.start(key), key, zero, jnp.zeros((), float), never, never, zero)
+        return _Seed(learner.start(key), key, zero, jnp.zeros((), float), never, never, zero, zero)
+
+    def unfinished(seed: _Seed) -> Bool[Array, "*seeds"]:
+        if until == "cap":
+            return jnp.ones_like(seed.greedy, bool)
+        waits = seed.greedy == NEVER
+        return waits | (seed.average == NEVER) if until == "solved" else waits
 
     def advance(seed: _Seed, count: Int[Array, ""]) -> _Seed:
-        memory, q, on_track = learner.episode(seed.memory, count, jax.random.fold_in(seed.key, count))
+        going = unfinished(seed)
+        memory, q, on_track = learner.episode(seed.memory, count, going, jax.random.fold_in(seed.key, count))
         good = env.solved(q)
         streak = jnp.where(good, seed.streak + 1, 0)
         mean = seed.mean + average_rate * (on_track.astype(float) - seed.mean)
         greedy = jnp.where((streak >= KEPT) & (seed.greedy == NEVER), count + 2 - streak, seed.greedy)
         reached = (mean >= 1 - jnp.asarray(learner.epsilon, float)) & (seed.average == NEVER)
         average = jnp.where(reached, count + 1, seed.average)
-        return _Seed(memory, seed.key, streak, mean, greedy, average, seed.right + good.astype(jnp.int32))
+        right = seed.right + (good & going).astype(jnp.int32)
+        lived = seed.lived + going.astype(jnp.int32)
+        return _Seed(memory, seed.key, streak, mean, greedy, average, right, lived)
 
     def go_on(carry: tuple[_Seed, Int[Array, ""]]) -> Bool[Array, ""]:
         seeds, count = carry
-        if until == "cap":
-            return count < max_episodes
-        average = seeds.average == NEVER if until == "solved" else False
-        return jnp.any((seeds.greedy == NEVER) | average) & (count < max_episodes)
+        return jnp.any(unfinished(seeds)) & (count < max_episodes)
 
     def more(carry: tuple[_Seed, Int[Array, ""]]) -> tuple[_Seed, Int[Array, ""]]:
         seeds, count = carry
@@ -114,7 +121,7 @@ def training(
 
     def run(keys: Key[Array, "seeds"]) -> Learned:
         seeds, count = jax.lax.while_loop(go_on, more, (jax.vmap(begin)(keys), jnp.int32(0)))
-        share = seeds.right.astype(float) / jnp.maximum(count, 1).astype(float)
+        share = seeds.right.astype(float) / seeds.lived.astype(float)
         return Learned(jax.vmap(keep)(seeds.memory), seeds.greedy, seeds.average, share, count)
 
     return lambda keys: run(keys) if keys.ndim == 1 else jax.lax.map(run, keys)

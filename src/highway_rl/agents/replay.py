@@ -8,20 +8,21 @@ search does not look at Q, so that of all I_update updates of an episode is done
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt32
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from highway_rl.agents.draws import BLOCK, distinct, nth_bit
 from highway_rl.core.backup import combine_returns
 from highway_rl.core.bootstrap import value_of
 from highway_rl.core.returns import lookahead, returns_from_start
 from highway_rl.core.targets import TargetRule
 from highway_rl.types import record, static
 
-BLOCK = 32
 NEVER = 2**31 - 1
 
 
@@ -145,37 +146,6 @@ def choose(replay: Replay, kept: Episodes, count: Int[Array, ""], key: PRNGKeyAr
     return Chosen(pair, episodes * horizon + time[:, None, None], left)
 
 
-def nth_bit(word: UInt32[Array, "*b"], n: Int[Array, "*b"]) -> Int[Array, "*b"]:
-    """The place of the n-th set bit of a 32-bit word, counted from 0, by halving."""
-    place = jnp.zeros_like(n)
-    for half in (16, 8, 4, 2, 1):
-        low = (word >> place.astype(jnp.uint32)) & jnp.uint32((1 << half) - 1)
-        below = jax.lax.population_count(low).astype(n.dtype)
-        upper = n >= below
-        n = jnp.where(upper, n - below, n)
-        place = jnp.where(upper, place + half, place)
-    return jnp.minimum(place, BLOCK - 1)
-
-
-def distinct(draws: Float[Array, "u m"], count: Int[Array, "u"]) -> tuple[Int[Array, "u m"], Bool[Array, "u m"]]:
-    """m different whole numbers below `count`, every set equally likely; all of them, and a mask, if there are fewer.
-
-    Floyd's way: the i-th is drawn from 0…j with j = count − m + i, and is j itself where that was drawn before. Places
-    without a number repeat the first one.
-    """
-    size = draws.shape[1]
-    ranks: list[Array] = []
-    for i in range(size):
-        j = jnp.maximum(count - size, 0) + i
-        rank = jnp.floor(draws[:, i] * (j + 1).astype(draws.dtype)).astype(count.dtype)
-        rank = jnp.minimum(rank, j)
-        for earlier in ranks:
-            rank = jnp.where(earlier == rank, -1, rank)
-        rank = jnp.where(rank < 0, j, rank)
-        ranks.append(rank if not ranks else jnp.where(i < count, rank, ranks[0]))
-    return jnp.stack(ranks, axis=1), jnp.arange(size, dtype=jnp.int32) < count[:, None]
-
-
 class Tables(NamedTuple):
     """Q, and beside it the value V(s) that a return ends in, so that a lookahead reads one number per state."""
 
@@ -184,13 +154,20 @@ class Tables(NamedTuple):
 
 
 def replay_updates(
-    replay: Replay, agent: Any, tables: Tables, kept: Episodes, count: Int[Array, ""], key: PRNGKeyArray
+    replay: Replay,
+    agent: Any,
+    tables: Tables,
+    kept: Episodes,
+    count: Int[Array, ""],
+    key: PRNGKeyArray,
+    going: Any = True,
 ) -> Tables:
     """I_update updates in turn, each from the newest Q, once the current policy has all its episodes."""
 
     def updated() -> Tables:
         chosen = choose(replay, kept, count, key)
-        return Tables(*_in_turn(agent.rule, agent.learning_rate, agent.discount, tables, kept, chosen))
+        settings = (agent.rule, agent.learning_rate, agent.discount)
+        return Tables(*_in_turn(*settings, tables, kept, chosen, jnp.asarray(going, bool)))
 
     if replay.rollouts == 1:
         return updated()
@@ -199,9 +176,11 @@ def replay_updates(
 
 
 @jax.custom_batching.custom_vmap
-def _in_turn(rule: TargetRule, rate: Any, discount: Any, tables: Tables, kept: Episodes, chosen: Chosen) -> Tables:
+def _in_turn(
+    rule: TargetRule, rate: Any, discount: Any, tables: Tables, kept: Episodes, chosen: Chosen, going: Any
+) -> Tables:
     """The updates one after the other. Several seeds at once go one after the other too: see `_seed_after_seed`."""
-    rows = jax.tree.map(lambda x: x[None], (tables, kept, chosen))
+    rows = jax.tree.map(lambda x: x[None], (tables, kept, chosen, going))
     return Tables(*(x[0] for x in _flat_updates(rule, rate, discount, *rows)))
 
 
@@ -210,20 +189,33 @@ def _seed_after_seed(size: int, batched: Any, *args: Any) -> tuple[Tables, Any]:
     """What `vmap` over seeds does: all updates of one seed, then all of the next.
 
     An update reads and writes single numbers far apart, where batching gains nothing; all updates of a seed in a row
-    find its numbers in the cache. A `vmap` over settings, or over part of the arguments, takes the usual way.
+    find its numbers in the cache, and a seed that is done costs none. A `vmap` over settings takes the usual way.
     """
     settings, arrays = batched[:3], batched[3:]
-    if any(jax.tree.leaves(settings)) or not all(jax.tree.leaves(arrays)):
-        rest = jax.tree.map(lambda x, b: x if b else jnp.broadcast_to(x, (size, *jnp.shape(x))), args, tuple(batched))
+
+    def whole(x: Any, is_batched: bool) -> Any:
+        return x if is_batched else jnp.broadcast_to(x, (size, *jnp.shape(x)))
+
+    rest = jax.tree.map(whole, args[3:], tuple(arrays))
+    if any(jax.tree.leaves(settings)):
+        leading = jax.tree.map(whole, args[:3], tuple(settings))
         one = lambda *a: _flat_updates(*a[:3], *jax.tree.map(lambda x: x[None], a[3:]))  # noqa: E731
-        tables = jax.tree.map(lambda x: x[:, 0], jax.vmap(one)(*rest))
+        tables = jax.tree.map(lambda x: x[:, 0], jax.vmap(one)(*leading, *rest))
     else:
-        tables = _flat_updates(*args)
+        tables = _flat_updates(*args[:3], *rest)
     return tables, jax.tree.map(lambda x: True, tables)
 
 
-def _flat_updates(rule: TargetRule, rate: Any, discount: Any, tables: Tables, kept: Episodes, chosen: Chosen) -> Tables:
-    """The updates of every seed (the first axis), in one loop over arrays that hold all seeds end to end."""
+def _flat_updates(
+    rule: TargetRule,
+    rate: Any,
+    discount: Any,
+    tables: Tables,
+    kept: Episodes,
+    chosen: Chosen,
+    going: Bool[Array, "seeds"],
+) -> Tables:
+    """The updates of every seed (the first axis) that is going, in one loop over arrays that hold all seeds."""
     seeds, num_states, num_actions = tables.q.shape
     updates = chosen.pair.shape[1]
     if tables.q.size >= NEVER:
@@ -231,32 +223,34 @@ def _flat_updates(rule: TargetRule, rate: Any, discount: Any, tables: Tables, ke
     horizon = kept.pair_at.shape[1]
     real = tables.q.dtype
     powers = jnp.asarray(discount, real) ** jnp.arange(1, horizon + 1, dtype=real)
-    seed = jnp.repeat(jnp.arange(seeds, dtype=jnp.int32), updates)
-    step = chosen.step.reshape(-1, *chosen.step.shape[2:]) + (seed * kept.state.shape[1])[:, None, None]
-    pair = chosen.pair.ravel() + seed * (num_states * num_actions)
-    left = chosen.left.reshape(step.shape)
     states, to_end = kept.state.ravel(), kept.to_end.ravel()
+    pairs = chosen.pair.ravel()
+    steps, lefts = (x.reshape(-1, *x.shape[2:]) for x in (chosen.step, chosen.left))
+    who = jnp.argsort(~going).astype(jnp.int32)
 
-    def update(carry: tuple[Any, Any], one: Any) -> tuple[tuple[Any, Any], None]:
+    def update(i: Int[Array, ""], carry: tuple[Any, Any]) -> tuple[Any, Any]:
         q, value = carry
-        pair, first_state, step, left = one
+        seed = who[i // updates]
+        row = seed * updates + i % updates
+        pair = pairs[row] + seed * (num_states * num_actions)
+        step, left = steps[row] + seed * kept.state.shape[1], lefts[row]
 
         def ahead(ring: Array) -> Array:
             rows = jax.vmap(lambda i: jax.lax.dynamic_slice(ring, (i,), (horizon,)))(step.ravel() + 1)
             return rows.reshape(*step.shape, horizon)
 
-        next_value = value.at[ahead(states) + first_state].get(mode="promise_in_bounds")
+        next_value = value.at[ahead(states) + seed * num_states].get(mode="promise_in_bounds")
         inside = jnp.arange(1, horizon + 1, dtype=jnp.int32) < left[..., None]
         single: Any = returns_from_start(to_end[step], ahead(to_end), next_value, jnp.where(inside, powers, 0.0))
         now = q[pair]
         new = now + jnp.asarray(rate, real) * (highway_target(rule, single, left, now) - now)
         q = q.at[pair].set(new)
         state = pair // num_actions
-        row = jax.lax.dynamic_slice(q, (state * num_actions,), (num_actions,))
-        return (q, value.at[state].set(value_of(rule.bootstrap, row, row))), None
+        values = jax.lax.dynamic_slice(q, (state * num_actions,), (num_actions,))
+        return q, value.at[state].set(value_of(rule.bootstrap, values, values))
 
-    steps = (pair, seed * num_states, step, left)
-    (q, value), _ = jax.lax.scan(update, (tables.q.ravel(), tables.value.ravel()), steps)
+    count = jnp.sum(going, dtype=jnp.int32) * updates
+    q, value = jax.lax.fori_loop(jnp.int32(0), count, update, (tables.q.ravel(), tables.value.ravel()))
     return Tables(q.reshape(tables.q.shape), value.reshape(tables.value.shape))
 
 
@@ -275,7 +269,9 @@ def highway_target(
     reference = returns[:, min(gate_depth, horizon) - 1] if gate_depth else jnp.full(returns.shape[:1], now)
     gated = returns if picked == list(range(horizon)) else returns[:, jnp.array(picked)]
     if all(isinstance(a, float) and a == math.inf for a in (backup.depth_alpha, backup.policy_alpha)):
-        # A repeated return or policy does not change a maximum: no masks.
+        # A repeated return or policy does not change a maximum: no masks; nor does a gate whose depth is in 𝒩 anyway.
+        if gate_depth in backup.depths:
+            backup = dataclasses.replace(backup, gate_depth=None)
         return jnp.asarray(combine_returns(backup, gated, reference))
     most = left.max(1)
     real = (jnp.arange(1, horizon + 1, dtype=jnp.int32) <= most[:, None])[:, jnp.array(picked)]

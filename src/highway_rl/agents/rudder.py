@@ -103,7 +103,7 @@ def learner(env: Any, rudder: Rudder) -> Learner:
     """RUDDER in this environment, ready for `train`."""
     tabular.check_env(env)
 
-    def episode(memory: Memory, count: Int[Array, ""], key: PRNGKeyArray) -> tuple[Memory, Array, Array]:
+    def episode(memory: Memory, count: Int[Array, ""], going: Any, key: PRNGKeyArray) -> tuple[Memory, Array, Array]:
         seen = tabular.collect(env, rudder.agent, memory.q, key)
         memory = learn(env, rudder, memory, seen, count, jax.random.fold_in(key, 0))
         return memory, memory.q, env.on_track(seen.state, seen.action)

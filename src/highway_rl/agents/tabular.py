@@ -123,12 +123,14 @@ def collect(env: DiscreteEnv, agent: TabularAgent, q: Float[Array, "s a"], key: 
     return episode
 
 
-def learn(agent: TabularAgent, memory: Memory, episode: Episode, count: Int[Array, ""], key: PRNGKeyArray) -> Memory:
-    """The table after one more episode; `count` is how many came before."""
+def learn(
+    agent: TabularAgent, memory: Memory, episode: Episode, count: Int[Array, ""], key: PRNGKeyArray, going: Any = True
+) -> Memory:
+    """The table after one more episode; `count` is how many came before. Replay can stop where it is not `going`."""
     if agent.replay is None or memory.episodes is None or memory.value is None:
         return Memory(learn_episode(agent, memory.q, episode))
     episodes = store(agent.replay, memory.episodes, episode, memory.q.shape[1], count)
-    tables = replay_updates(agent.replay, agent, Tables(memory.q, memory.value), episodes, count, key)
+    tables = replay_updates(agent.replay, agent, Tables(memory.q, memory.value), episodes, count, key, going)
     return Memory(*tables, episodes)
 
 
@@ -150,9 +152,9 @@ def learner(env: Any, agent: TabularAgent) -> Learner:
     """The agent in this environment, ready for `train`."""
     check_env(env, agent)
 
-    def episode(memory: Memory, count: Int[Array, ""], key: PRNGKeyArray) -> tuple[Memory, Array, Array]:
+    def episode(memory: Memory, count: Int[Array, ""], going: Any, key: PRNGKeyArray) -> tuple[Memory, Array, Array]:
         seen = collect(env, agent, memory.q, key)
-        memory = learn(agent, memory, seen, count, jax.random.fold_in(key, 0) if agent.replay else key)
+        memory = learn(agent, memory, seen, count, jax.random.fold_in(key, 0) if agent.replay else key, going)
         return memory, memory.q, env.on_track(seen.state, seen.action)
 
     return Learner(lambda key: start(env, agent), episode, agent.epsilon)

@@ -16,7 +16,7 @@ import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary
 from gymnasium.vector.utils import batch_space
 
-from highway_rl.envs import minatar
+from highway_rl.envs import gym_discrete, minatar
 from highway_rl.envs.minatar.render import rgb
 from highway_rl.envs.wrappers import auto_reset, carry_over, check_delay
 from highway_rl.types import Env
@@ -200,3 +200,4 @@ def register() -> None:
 
 
 register()
+gym_discrete.register()

@@ -1,4 +1,7 @@
-"""The delayed-reward tasks as Gymnasium environments: `gymnasium.make("highway_rl/TraceBack-v0", delay=20)`."""
+"""The delayed-reward tasks as Gymnasium environments: `gymnasium.make("highway_rl/TraceBack-v0", delay=20)`.
+
+Importing this module, or `highway_rl.envs.gym`, makes them known to Gymnasium.
+"""
 
 from __future__ import annotations
 
@@ -46,3 +49,6 @@ def register() -> None:
     for task, name in IDS.items():
         if f"highway_rl/{name}-v0" not in gymnasium.registry:
             gymnasium.register(f"highway_rl/{name}-v0", entry_point=f"{__name__}:GymDiscrete", kwargs={"task": task})
+
+
+register()

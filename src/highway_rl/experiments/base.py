@@ -106,16 +106,20 @@ def run(
         spent = {"seconds": round(seconds + written - start, 1), "cpu_seconds": round(cpu, 1)}
         write_rows(path, rows, {**facts, "finished": len(done), **spent})
 
-    for i, rows, used in _finished(experiment, {i: cell for i, cell in enumerate(cells) if i not in done}, workers):
-        done[i] = [{**cells[i], **row} for row in rows]
-        cpu += used
-        if step is not None:
-            step(len(done), len(cells))
-        if (now := time.perf_counter()) - written > 1.0:  # cells that take no time are written together
-            written = now
+    todo = {i: cell for i, cell in enumerate(cells) if i not in done}
+    try:
+        for i, rows, used in _finished(experiment, todo, workers):
+            done[i] = [{**cells[i], **row} for row in rows]
+            cpu += used
+            if step is not None:
+                step(len(done), len(cells))
+            if time.perf_counter() - written > 1.0:  # cells that take no time are written together
+                written = time.perf_counter()
+                write()
+    finally:
+        written = time.perf_counter()
+        if done:
             write()
-    written = time.perf_counter()
-    write()
     return path
 
 

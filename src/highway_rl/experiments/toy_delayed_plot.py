@@ -57,7 +57,7 @@ def plot(rows: Rows, out: Path, summary: Summary, methods: list[str], alphas: tu
 
 
 def _solved(rows: Rows, out: Path, summary: Summary, methods: list[str]) -> Path:
-    title = "Episodes until solved, by delay (open triangles: median at the cap; dashed: published medians)"
+    title = "Episodes until solved (triangles: some seeds at the cap, large: half or more; dashed: published medians)"
     figure, grid = axes(4, title, columns=2, size=(5.4, 4.0))
     for i, task in enumerate(("choice", "trace-back")):
         for rule, ax in (("greedy", grid[i]), ("average", grid[2 + i])):
@@ -66,9 +66,12 @@ def _solved(rows: Rows, out: Path, summary: Summary, methods: list[str]) -> Path
                 known = PUBLISHED.get((task, method), {})
                 if rule == "average" and known:
                     ax.plot(list(known), list(known.values()), "--", color=COLOURS[method], lw=1, alpha=0.7)
-            words = "greedy policy optimal, kept 10 episodes: mean ± sd"
-            words = words if rule == "greedy" else "RUDDER's moving average: median, 40–60 %"
+            words = "greedy policy optimal, mean ± sd"
+            words = words if rule == "greedy" else "RUDDER's rule, median, 40–60 %"
             ax.set(xscale="log", yscale="log", xlabel="delay", ylabel="episodes", title=f"{task}: {words}")
+            ticks = [d for d in (6, 8, 10, 15, 25, 50, 100, 200, 500) if ax.get_xlim()[0] <= d <= ax.get_xlim()[1]]
+            ax.set_xticks(ticks, [str(d) for d in ticks], minor=False)
+            ax.set_xticks([], minor=True)
     figure.legend(*grid[0].get_legend_handles_labels(), loc="outside lower center", ncols=6, frameon=False)
     return save(figure, out / "toy-delayed.png")
 
@@ -82,8 +85,10 @@ def _curve(ax: Any, found: dict[int, dict[str, float]], rule: str, method: str) 
     high = [x["mean"] + x["sd"] if rule == "greedy" else x["high"] for x in found.values()]
     ax.plot(delays, centre, "o-", ms=4, color=COLOURS[method], label=method)
     ax.fill_between(delays, low, high, color=COLOURS[method], alpha=0.12, lw=0)
-    capped = [d for d, x in found.items() if x["capped"] >= 0.5]
-    ax.plot(capped, [centre[delays.index(d)] for d in capped], "^", ms=10, mfc="none", color=COLOURS[method])
+    for size, least, most in ((6, 0.0, 0.5), (11, 0.5, 1.1)):
+        capped = [d for d, x in found.items() if x["capped"] > 0 and least <= x["capped"] < most]
+        at = [centre[delays.index(d)] for d in capped]
+        ax.plot(capped, at, "^", ms=size, mfc="white", color=COLOURS[method])
 
 
 def _misled(rows: Rows, out: Path, alphas: tuple[float, ...]) -> Path:
@@ -103,5 +108,8 @@ def _misled(rows: Rows, out: Path, alphas: tuple[float, ...]) -> Path:
         ax.axhline(0.5, color="0.7", lw=1, ls=":")
         name = "Choice: worse subtree preferred" if task == "choice" else "watch repair: losing brands repaired"
         ax.set(xscale="log", ylim=(-0.03, 1.03), xlabel="rollouts per policy", ylabel="share of seeds", title=name)
+        ticks = sorted({row["rollouts"] for row in select(rows, kind="noise", task=task)})
+        ax.set_xticks(ticks, [str(n) for n in ticks], minor=False)
+        ax.set_xticks([], minor=True)
     legend(choice, loc="lower left", ncols=2)
     return save(figure, out / "toy-delayed-noise.png")
