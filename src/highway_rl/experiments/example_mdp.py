@@ -73,7 +73,10 @@ def _iterate(backup: Backup) -> tuple[Any, Any]:
 
 
 def _values(rows: Rows, name: str) -> dict[int, Row]:
-    return {row["n"]: row for row in select(rows, kind="fixed point", operator=name)}
+    found = {row["n"]: row for row in select(rows, kind="fixed point", operator=name)}
+    if not found:
+        raise LookupError(f"no fixed points of {name}")
+    return found
 
 
 def _setting(rows: Rows) -> Verdict:

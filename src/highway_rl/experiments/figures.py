@@ -32,7 +32,7 @@ def axes(
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError:
-        raise ValueError("figures need matplotlib: pip install 'highway-rl[plots]'") from None
+        raise ImportError("figures need matplotlib: pip install 'highway-rl[plots]'") from None
 
     columns = columns or panels
     lines = -(-panels // columns)

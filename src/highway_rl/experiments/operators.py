@@ -114,7 +114,10 @@ def _distance(x: Any, y: Any) -> Any:
 
 
 def _column(rows: Rows, name: str, column: str) -> np.ndarray:
-    return np.array([row[column] for row in select(rows, operator=name)])
+    found = np.array([row[column] for row in select(rows, operator=name)])
+    if not found.size:
+        raise LookupError(f"no rows of {name}")
+    return found
 
 
 def _contracts(rows: Rows) -> Verdict:
