@@ -14,8 +14,8 @@ import quantecon
 import scipy.sparse as sp
 from models import dense, grid, precise_value, random_mdp, stopping_mdp
 
-from highway_rl import MDP, solve
-from highway_rl.solvers import METHODS
+from highway_rl import MDP, envs, solve
+from highway_rl.solvers import METHODS, gauss_seidel
 from highway_rl.solvers.classic import _levels
 
 
@@ -296,6 +296,16 @@ def test_policy_iteration_starts_from_a_policy_that_ends() -> None:
     assert solve(mdp, "pi", tol=1e-9).value[0] == pytest.approx(-3 / (1 - 0.81), abs=1e-8)
     far = grid(15, 1.0, slip=0.3, step_reward=-1.0)
     np.testing.assert_allclose(solve(far, "pi", tol=1e-7).value, solve(far, "mpi", tol=1e-7).value, atol=2e-7)
+
+
+@pytest.mark.parametrize(("name", "options"), [("maze", {"height": 20, "width": 20}), ("cliff-walking", {})])
+def test_gauss_seidel_is_quick_where_steps_cost(name: str, options: dict) -> None:
+    """With V₀ = 0 above V*, order gains nothing over VI; lifted below V*, the first sweep is the last but one."""
+    mdp = envs.make(name, **options)
+    plain, lifted = gauss_seidel(mdp), solve(mdp, "gauss-seidel")
+    assert plain.num_iters >= 0.9 * solve(mdp, "value-iteration").num_iters > 10
+    assert lifted.num_iters <= 2
+    np.testing.assert_allclose(lifted.value, plain.value, atol=1e-9)
 
 
 def test_gauss_seidel_goes_level_by_level_from_the_ends() -> None:
