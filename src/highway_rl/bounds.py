@@ -118,9 +118,7 @@ class Certifier:
         return float(drift.min()), float(drift.max(axis=1).min())
 
 
-def pays_for_ever(
-    mdp: SparseMDP, value: Float[np.ndarray, "s"], policy: Int[np.ndarray, "s"], sweeps: int
-) -> bool:
+def pays_for_ever(mdp: SparseMDP, value: Float[np.ndarray, "s"], policy: Int[np.ndarray, "s"], sweeps: int) -> bool:
     """Whether V* is infinite because `policy`, somewhere, goes round without end or discount and gains by it.
 
     The proof: on a set C that π never leaves, (𝓑^π)ᵐV > V for one m ≤ `sweeps`; every m further steps add as much.

@@ -54,8 +54,8 @@ def solve(
 ) -> Solution:
     """Solve a model to a certified sup-norm error of `tol`.
 
-    The default is the fastest here in general; "highway" is Algorithm 1 with the paper's settings. It and "gauss-seidel"
-    lift V to its certified lower bound (see `highway_value_iteration`).
+    The default is the fastest here in general; "highway" is Algorithm 1 with the paper's settings. It and
+    "gauss-seidel" lift V to its certified lower bound (see `highway_value_iteration`).
     `method` is a name in METHODS; `options` go to that method (max_iters, progress, sweeps, backup, …).
     """
     name = ALIASES.get(method, method)

@@ -66,6 +66,8 @@ def iterate(
     if until not in ("bound", "change"):
         raise ValueError(f"until={until!r}: choose 'bound' or 'change'")
     validate.whole("max_iters", max_iters, 1)
+    if not isinstance(mdp, MDP | SparseMDP):
+        raise ValueError(f"mdp is a {type(mdp).__name__}: build a model with MDP.from_dense or one of its siblings")
     model = mdp.sparse()
     S, A = model.reward.shape
     move = build(model)
