@@ -1,12 +1,13 @@
 """Break the mathematics on purpose and see which test notices.
 
     python tests/mutations.py                 every mutant against its fast tests, first failure
-    python tests/mutations.py --theorems      the mutants of gate, max and threshold against all theorems, every failure;
-                                              --out FILE writes which theorem fails under which mutant
+    python tests/mutations.py --theorems      the mutants of gate, max and threshold against all theorems, every
+                                              failure; --out FILE writes which theorem fails under which mutant
     python tests/mutations.py gate threshold  only mutants whose name contains one of the words
 
 Each mutant is one replacement in a temporary copy of `src`; the working tree stays as it is. Exit code 1: one survived,
-or no mutant of gate, max or threshold fells some theorem; a mutant that does not even import is an error of this script.
+or no mutant of gate, max or threshold fells some theorem; a mutant that does not even import is an error of this
+script.
 """
 
 from __future__ import annotations
