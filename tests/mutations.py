@@ -1,11 +1,13 @@
 """Break the mathematics on purpose and see which test notices.
 
     python tests/mutations.py                 every mutant against its fast tests, first failure
-    python tests/mutations.py --theorems      the mutants of gate, max and threshold against all theorems, every failure
+    python tests/mutations.py --theorems      the mutants of gate, max and threshold against all theorems, every
+                                              failure; --out FILE writes which theorem fails under which mutant
     python tests/mutations.py gate threshold  only mutants whose name contains one of the words
 
-Each mutant is one replacement in a temporary copy of `src`; the working tree stays as it is. Exit code 1: one survived;
-a mutant that does not even import is an error of this script.
+Each mutant is one replacement in a temporary copy of `src`; the working tree stays as it is. Exit code 1: one survived,
+or no mutant of gate, max or threshold fells some theorem; a mutant that does not even import is an error of this
+script.
 """
 
 from __future__ import annotations
@@ -65,7 +67,18 @@ MUTANTS = [
         "combine",
     ),
     Mutant("gate open only when strict", BACKUP, "return returns >= reference", "return returns > reference", (CORE,)),
+    Mutant(
+        "gate where there is none", NAMES, "prior, gate_depth=None)", "prior, gate_depth=1)", (THEOREMS,), "theorem_1"
+    ),
     # its threshold
+    Mutant(
+        "threshold a little high",
+        EXACT,
+        "else columns[-1])",
+        "else columns[-1] + 1e-3)",
+        (THEOREMS,),
+        "stay_below",
+    ),
     Mutant("threshold ignored", EXACT, "gate_depth or 1)\n", "1)\n", (THEOREMS,), "gate_above_one"),
     Mutant(
         "threshold 0 becomes 1",
@@ -111,6 +124,22 @@ MUTANTS = [
         "return xp.asarray(xp.mean(values, axis=-1))",
         (THEOREMS,),
         "theorem_4 or softmax_limits",
+    ),
+    Mutant(
+        "maximum becomes log-sum-exp",
+        BACKUP,
+        "return xp.asarray(xp.max(values, axis=-1))",
+        "top = xp.max(values, axis=-1)\n        return top + xp.log(xp.sum(xp.exp(values - top[..., None]), axis=-1))",
+        (THEOREMS,),
+        "stay_below",
+    ),
+    Mutant(
+        "bootstrap takes a mean, not the maximum",
+        EXACT,
+        "target = rule.bootstrap(q, policy)",
+        "target = jnp.ones_like(q) / q.shape[-1]",
+        (THEOREMS,),
+        "theorem_1",
     ),
     Mutant(
         "alpha with the wrong sign",
@@ -359,22 +388,46 @@ def failures(mutant: Mutant, every: bool) -> tuple[str, list[str]]:
     return ("killed" if done.returncode else "SURVIVED"), failed
 
 
+ALTERED = ("gate", "threshold", "maximum", "Optimality", "Bellman mean")
+"""Words in the names of the mutants that alter the gate, its threshold or a maximum."""
+
+
+def theorems() -> list[str]:
+    return re.findall(r"^def (test_\w+)", (ROOT / THEOREMS).read_text(), flags=re.MULTILINE)
+
+
+def write_matrix(path: Path, felled: dict[str, list[str]]) -> None:
+    """One row per theorem, one column per mutant: 1 where the theorem's test fails."""
+    from highway_rl.experiments.base import provenance, write_rows
+
+    rows = [{"test": test, **{m: int(test in names) for m, names in felled.items()}} for test in theorems()]
+    write_rows(path, rows, provenance(command="python tests/mutations.py --theorems"))
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("words", nargs="*")
     parser.add_argument("--theorems", action="store_true")
+    parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     chosen = [m for m in MUTANTS if not options.words or any(word in m.name for word in options.words)]
     if options.theorems:
         chosen = [m for m in chosen if m.theoretical]
-    survivors = 0
+    survivors, felled = 0, {}
     for mutant in chosen:
         verdict, failed = failures(mutant, options.theorems)
         survivors += verdict == "SURVIVED"
-        names = sorted({name.split("[")[0] for name in failed})
+        felled[mutant.name] = names = sorted({name.split("[")[0] for name in failed})
         print(f"| {mutant.name} | {mutant.file} | {verdict} | {', '.join(names)} |", flush=True)
     print(f"{len(chosen) - survivors} of {len(chosen)} mutants killed")
-    return int(survivors > 0)
+    if not options.theorems:
+        return int(survivors > 0)
+    if options.out:
+        write_matrix(options.out, felled)
+    altered = {name for mutant, names in felled.items() if any(w in mutant for w in ALTERED) for name in names}
+    untouched = [name for name in theorems() if name not in altered]
+    print(f"theorems that no mutant of gate, max or threshold fells: {', '.join(untouched) or 'none'}")
+    return int(survivors > 0 or bool(untouched))
 
 
 if __name__ == "__main__":

@@ -244,15 +244,15 @@ def valid(P: np.ndarray, R: np.ndarray, g: np.ndarray) -> bool:
 NAMES = ("P", "R", "discount", "reward", "successor", "probability", "env", "gymnasium")
 
 
-def refused_or_valid(build: Any) -> None:
-    """The property: a one-line ValueError that names an argument, or a model that is one."""
+def refused_or_valid(build: Any) -> Any:
+    """The property: a one-line ValueError that names an argument, or a model that is one, which is returned."""
     try:
         mdp = build()
     except ValueError as error:
         message = str(error)
         assert "\n" not in message
         assert message.startswith(NAMES), message
-        return
+        return None
     S, A = mdp.num_states, mdp.num_actions
     model = mdp.sparse()
     assert valid(model.transition.toarray().reshape(S, A, S), model.reward, model.discount)
@@ -260,6 +260,7 @@ def refused_or_valid(build: Any) -> None:
     assert again.successor.min() >= 0
     assert again.successor.max() < S
     assert (again.probability >= 0).all()
+    return model
 
 
 def fuzz(cases: int) -> Any:
@@ -271,7 +272,17 @@ def fuzz(cases: int) -> Any:
 @fuzz(3000)
 @given(nearly_models())
 def test_fuzz_nearly_right_dense_models(model: Any) -> None:
-    refused_or_valid(lambda: MDP.from_dense(*model))
+    """What is accepted is also what was given, and nothing good is refused."""
+    P, R, discount = model
+    mdp = refused_or_valid(lambda: MDP.from_dense(P, R, discount))
+    if mdp is not None:
+        S, A = mdp.reward.shape
+        np.testing.assert_array_equal(mdp.transition.toarray().reshape(S, A, S), P.astype(float))
+        paid = R[:, None] if R.ndim == 1 else (P.astype(float) * np.where(P == 0, 0.0, R)).sum(-1) if R.ndim == 3 else R
+        np.testing.assert_allclose(mdp.reward, np.broadcast_to(paid, (S, A)), rtol=1e-12)
+    elif R.shape == P.shape[:2] and isinstance(discount, float) and 0 <= discount < 1:
+        exact = P.astype(float)
+        assert not np.isfinite(R).all() or not (exact >= 0).all() or abs(exact.sum(-1) - 1).max() > 0.9e-8
 
 
 @fuzz(1500)

@@ -49,6 +49,12 @@ def test_list_names_every_experiment_and_environment(capsys):
         (["solve", "chain", "--set", "length"], "write it as name=value"),
         (["solve", "chain", "--set", "size=3"], "chain has no option 'size'"),
         (["solve", "chain", "--set", "length=0"], "length is 0"),
+        (["solve", "chain", "--set", "discount=high"], "discount has dtype"),
+        (["solve", "chain", "--set", "discount=None"], "discount has dtype"),
+        (["solve", "frozen-lake", "--set", "map_name=lake"], "FrozenLake refuses map_name='lake'"),
+        (["solve", "frozen-lake", "--set", "desc=5"], "FrozenLake refuses desc=5"),
+        (["solve", "chain", "--save", "solution.txt"], "--save solution.txt: the name must end in .npz"),
+        (["solve", "chain", "--save", "."], "must end in .npz"),
         (["solve", "CartPole-v1"], "no transition table"),
         (["solve", "NoSuchThing-v1"], "NoSuchThing"),
         (["solve", "missing.npz"], "missing.npz"),
@@ -102,6 +108,31 @@ def test_run_plot_and_check_agree_on_the_files(capsys, tmp_path):
 def test_a_corrupt_run_is_refused(capsys, tmp_path):
     (tmp_path / "example-mdp.csv").write_text("not a run\n1,2\n")
     assert "is not a stored run" in fails(capsys, "check", "--out", str(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["example-mdp", "operators", "multi-room"])
+def test_rows_of_another_version_are_refused(name, capsys, tmp_path):
+    """A file that is a stored run, but without the columns or the rows that figures and claims read."""
+    (tmp_path / f"{name}.csv").write_text('# {"scale": "paper"}\noperator,state,value\nhighway,doors,2\n')
+    for command in ("check", "plot"):
+        said = fails(capsys, command, name, "--out", str(tmp_path))
+        assert f"{name}.csv lacks rows or columns" in said
+        assert f"highway-rl run {name}" in said
+
+
+def test_a_bug_is_one_line_too(capsys, monkeypatch):
+    monkeypatch.setattr("highway_rl.planning.load", lambda *_: {}["nothing"])
+    assert "KeyError: 'nothing' (a bug; --debug shows where)" in fails(capsys, "solve", "chain")
+    with pytest.raises(KeyError):
+        main(["solve", "chain", "--debug"])
+
+    def hungry(*_):
+        raise MemoryError("Unable to allocate 9 PiB")
+
+    monkeypatch.setattr("highway_rl.planning.load", hungry)
+    assert "out of memory: Unable to allocate 9 PiB" in fails(capsys, "solve", "chain")
+    with pytest.raises(MemoryError):
+        main(["solve", "chain", "--debug"])
 
 
 def test_solve_prints_one_row_per_method(capsys):

@@ -123,16 +123,25 @@ def test_the_example_mdp_gives_the_papers_numbers():
     assert chosen == {"blue": [10] * 4, "orange": [10, 1, 1, 1], "red": [1] * 4}
 
 
-def test_multi_room_iterations_on_ten_layouts():
-    """Rooms of 10 × 10, positions, the paper's settings: at most 0.6 of VI's iterations and no more than PI's."""
-    where = {"state": "positions", "door_reward": "repeat", "smallest_side": 10}
+def ten_layouts(smallest_side, rooms):
+    where = {"state": "positions", "door_reward": "repeat", "smallest_side": smallest_side}
     rows = [
         {**where, "rooms": n, "layout": i, **row}
-        for n in (4, 8)
+        for n in rooms
         for i in range(10)
         for row in multi_room.run(rooms=n, layout=i, **where)
     ]
     assert max(row["error"] for row in rows) < 1e-6
+    return rows
+
+
+def test_multi_room_iterations_on_ten_layouts():
+    """Positions, the paper's settings: at most 0.6 of VI's iterations from 4 rooms up, and no more than PI's.
+
+    The second half holds in rooms of 10 × 10; with gym-minigrid's sides of 4 to 10 PI is half an iteration ahead at
+    4 rooms, and behind from 5 up (docs/deviations.md, 26).
+    """
+    rows = ten_layouts(10, (4, 8))
     found = multi_room.means(rows, "iterations")
     for n in (4, 8):
         assert found["Highway VI (max)"][n] <= 0.6 * found["VI"][n]
@@ -141,6 +150,42 @@ def test_multi_room_iterations_on_ten_layouts():
         assert found["ordered Gauss–Seidel"][n] == 2
     plain = multi_room.means(rows, "rows")
     assert plain["Highway VI (max)"][8] > plain["VI"][8]
+
+    found = multi_room.means(ten_layouts(4, (4, 5, 8)), "iterations")
+    for n in (4, 5, 8):
+        assert found["Highway VI (max)"][n] <= 0.6 * found["VI"][n]
+    assert found["PI"][4] < found["Highway VI (max)"][4] < found["PI"][4] + 1
+    assert all(found["Highway VI (max)"][n] < found["PI"][n] for n in (5, 8))
+
+
+def test_claim_nine_shows_both_families_and_where_it_fails():
+    """The text names each family of rooms and every reading under which Highway VI does not win."""
+    rows = [
+        {"state": s, "door_reward": d, "smallest_side": side, "rooms": 2, "layout": 0, **row}
+        for s, d, side in multi_room.VARIANTS
+        for row in multi_room.run(rooms=2, layout=0, state=s, door_reward=d, smallest_side=side)
+    ]
+    text, verdict = multi_room._fewer(rows)
+    for words in (
+        "sides 4–10: Highway (max) / PI / VI",
+        "sides 10: Highway (max) / PI / VI",
+        "with the mean",
+        "rows read per state",
+        "door pays once",
+        "headings",
+        "ordered Gauss–Seidel",
+        "56 readings",
+    ):
+        assert words in text
+    assert verdict in (base.PARTLY, base.FAILS)
+
+
+def test_claim_one_is_judged_by_its_rows():
+    rows = [{"operator": example_mdp.SETTING, **row} for row in example_mdp.run(example_mdp.SETTING)]
+    assert example_mdp._setting(rows).verdict == base.HOLDS
+    for column, value in (("return", 4.0), ("transitions", 9), ("discount", 0.9)):
+        wrong = [{**row, column: value} if row["policy"] == "blue" else row for row in rows]
+        assert example_mdp._setting(wrong).verdict == base.FAILS
 
 
 def test_wins_says_where():

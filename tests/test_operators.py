@@ -11,8 +11,10 @@ from worlds import Draws
 from highway_rl.core import table1, targets
 from highway_rl.core.backup import TO_END, gate_open
 from highway_rl.core.bootstrap import EpsilonGreedy, Expected
+from highway_rl.envs import make
 from highway_rl.mdp import MDP
 from highway_rl.operators import as_policies, exact_returns, operator
+from highway_rl.solvers import highway_value_iteration
 
 S, A, M = 3, 2, 2
 LAM = 0.7
@@ -287,3 +289,41 @@ def test_example_to_the_end():
     endless, ten = jax.jit(lambda: [operator(table1.highway(n), mdp, policies)(q) for n in (TO_END, 10)])()
     np.testing.assert_allclose(endless, ten, atol=1e-12)
     assert float(endless[0, GO]) == pytest.approx(4.0)
+
+
+def test_what_an_operator_refuses():
+    mdp = make("garnet", states=4, actions=2, branching=2)
+    rule, good = table1.highway(3), np.zeros((2, 4), int)
+    for policies, says in (
+        (np.zeros((0, 4), int), "is empty"),
+        (good + 2, "actions from 2 to 2: give 0 to 1"),
+        (good - 1, "actions from -1 to -1"),
+        (np.ones((2, 4, 2)), r"policies=\[1.0, 1.0\]"),
+        (np.full((2, 4, 2), np.nan), "policies=.*sum to one"),
+    ):
+        with pytest.raises(ValueError, match=says):
+            operator(rule, mdp, policies)
+    for prior, says in (
+        ([1.0], r"shape \(1,\): it needs 2"),
+        ([1.5, -0.5], "must be >= 0"),
+        ([0.5, 0.6], "sum to one"),
+    ):
+        with pytest.raises(ValueError, match=f"policy_prior.*{says}"):
+            operator(rule, mdp, good, policy_prior=prior)
+    with pytest.raises(ValueError, match=r"q has shape \(4, 3\): it must be .*\(4, 2\)"):
+        operator(rule, mdp, good)(np.zeros((4, 3)))
+
+
+def test_an_operator_takes_either_form_of_a_model():
+    mdp = make("garnet", states=4, actions=2, branching=2)
+    q, policies = np.arange(8.0).reshape(4, 2), np.zeros((2, 4), int)
+    both = [operator(table1.highway((2, TO_END)), m, policies)(q) for m in (mdp, mdp.sparse())]
+    np.testing.assert_allclose(*both, rtol=1e-12)
+
+
+def test_depths_of_any_kind_of_whole_number():
+    rules = [table1.highway(n) for n in (3, np.int64(3), np.arange(3, 4))]
+    assert [rule.depths for rule in rules] == [(3,)] * 3
+    assert all(type(rule.depths[0]) is int for rule in rules)
+    mdp = make("chain")
+    assert len({highway_value_iteration(mdp, backup=rule).num_iters for rule in rules}) == 1

@@ -14,8 +14,8 @@ import quantecon
 import scipy.sparse as sp
 from models import dense, grid, precise_value, random_mdp, stopping_mdp
 
-from highway_rl import MDP, solve
-from highway_rl.solvers import METHODS
+from highway_rl import MDP, envs, solve
+from highway_rl.solvers import METHODS, gauss_seidel
 from highway_rl.solvers.classic import _levels
 
 
@@ -224,16 +224,37 @@ def test_a_far_start_is_no_reason_to_refuse() -> None:
         assert solve(mdp, method, tol=1e-9, value=np.full(mdp.num_states, 1e12)).converged
 
 
+PAYS = {
+    "two states in turn": ([[1, 2], [0, 0], [2, 2]], [[1.0, 1.0], [1.0, 1.0], [0.0, 0.0]]),
+    "a state that stays": ([[0, 1], [1, 1]], [[1.0, 0.0], [0.0, 0.0]]),
+    "up and down": ([[1, 2], [0, 0], [2, 2]], [[2.0, 0.0], [-1.0, -1.0], [0.0, 0.0]]),
+    "beside a loop for nothing": ([[0, 3], [2, 3], [1, 1], [3, 3]], [[0.0, 0.0], [0.5, 0.0], [0.0, 0.0], [0.0, 0.0]]),
+}
+
+
 @pytest.mark.parametrize("method", METHODS)
-def test_a_cycle_that_pays_for_ever(method: str) -> None:
-    """Discount 1, an end within reach, and a loop that pays: V* is infinite; converged=False says so, no hang."""
-    mdp = MDP.from_dense(
-        [[[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]], [[1.0, 0, 0]] * 2, [[0, 0, 1.0]] * 2], [1.0, 1.0, 0.0], 1.0
-    )
-    solution = solve(mdp, method, max_iters=500)
+@pytest.mark.parametrize("kind", PAYS)
+def test_a_cycle_that_pays_for_ever(kind: str, method: str) -> None:
+    """Discount 1, an end within reach, and a loop that pays: V* is infinite; converged=False says so, and soon."""
+    successor, reward = PAYS[kind]
+    solution = solve(MDP.from_dense(np.eye(len(reward))[np.array(successor)], reward, 1.0), method)
     assert not solution.converged
     assert solution.bound == np.inf
     assert np.all(np.isfinite(solution.value))
+    assert solution.num_iters <= 64
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_loops_for_nothing_do_not_stop_a_method_early(method: str) -> None:
+    """State 0 may end, loop for nothing, or take 5 on the way to state 1. No certificate, but V is right.
+
+    Policy iteration starts from the policy that ends at once, whose value is V₀ = 0: no change, and no fixed point.
+    """
+    successor = np.array([[2, 1, 0], [2, 2, 2], [2, 2, 2]])
+    mdp = MDP.from_dense(np.eye(3)[successor], [[0.0, 5.0, 0.0], [0.0] * 3, [0.0] * 3], 1.0)
+    solution = solve(mdp, method)
+    assert not solution.converged
+    assert solution.value.tolist() == [5.0, 0.0, 0.0]
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -275,6 +296,16 @@ def test_policy_iteration_starts_from_a_policy_that_ends() -> None:
     assert solve(mdp, "pi", tol=1e-9).value[0] == pytest.approx(-3 / (1 - 0.81), abs=1e-8)
     far = grid(15, 1.0, slip=0.3, step_reward=-1.0)
     np.testing.assert_allclose(solve(far, "pi", tol=1e-7).value, solve(far, "mpi", tol=1e-7).value, atol=2e-7)
+
+
+@pytest.mark.parametrize(("name", "options"), [("maze", {"height": 20, "width": 20}), ("cliff-walking", {})])
+def test_gauss_seidel_is_quick_where_steps_cost(name: str, options: dict) -> None:
+    """With V₀ = 0 above V*, order gains nothing over VI; lifted below V*, the first sweep is the last but one."""
+    mdp = envs.make(name, **options)
+    plain, lifted = gauss_seidel(mdp), solve(mdp, "gauss-seidel")
+    assert plain.num_iters >= 0.9 * solve(mdp, "value-iteration").num_iters > 10
+    assert lifted.num_iters <= 2
+    np.testing.assert_allclose(lifted.value, plain.value, atol=1e-9)
 
 
 def test_gauss_seidel_goes_level_by_level_from_the_ends() -> None:

@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
+from scipy.sparse.csgraph import connected_components
 
 from highway_rl import validate
 from highway_rl.mdp import SparseMDP
@@ -85,7 +86,7 @@ class Certifier:
             drift = _drift(self.mdp, weight)
         if not self.alive.any():
             return Interval(0.0, 0.0, weight, drift)
-        slack = self.rounding * (self.largest_reward + np.abs(value).max())
+        slack = self.slack(value)
         blur = self.rounding * float(weight.max())
         excess = q - value[:, None]
         own_excess, own_drift = (np.take_along_axis(x, policy[:, None], axis=1)[self.alive, 0] for x in (excess, drift))
@@ -93,6 +94,10 @@ class Certifier:
         rows = slice(None) if self.alive.all() else self.alive
         upper = _smallest(excess[rows] + slack, drift[rows], blur)
         return Interval(lower, upper, weight, drift)
+
+    def slack(self, value: Float[np.ndarray, "s"]) -> float:
+        """What float64 may have lost in computing q − V."""
+        return self.rounding * (self.largest_reward + float(np.abs(value).max()))
 
     def float_limits(self, value: Float[np.ndarray, "s"], interval: Interval) -> tuple[float, float]:
         """A bound no V can be certified below in float64, and one that a converged V reaches."""
@@ -111,6 +116,33 @@ class Certifier:
         assert self.drift is not None
         drift = self.drift[self.alive]
         return float(drift.min()), float(drift.max(axis=1).min())
+
+
+def pays_for_ever(mdp: SparseMDP, value: Float[np.ndarray, "s"], policy: Int[np.ndarray, "s"], sweeps: int) -> bool:
+    """Whether V* is infinite because `policy`, somewhere, goes round without end or discount and gains by it.
+
+    The proof: on a set C that π never leaves, (𝓑^π)ᵐV > V for one m ≤ `sweeps`; every m further steps add as much.
+    """
+    states = np.arange(mdp.num_states)
+    P = mdp.transition[states * mdp.num_actions + policy]
+    reward, discount = (x[states, policy] for x in (mdp.reward, mdp.discount))
+    own = SparseMDP(reward[:, None], P, discount[:, None])
+    endless = np.isinf(validate.steps_to(own, validate.absorbing(mdp) | (discount < 1)))
+    if not endless.any():
+        return False
+    P, reward, x = P[endless][:, endless], reward[endless], value[endless]
+    floor = x + 1e-9 * (np.abs(x).max() + np.abs(reward).max())
+    count, part = connected_components(P, connection="strong")
+    row = np.repeat(np.arange(P.shape[0]), np.diff(P.indptr))
+    left = np.zeros(count, bool)
+    left[part[row[part[row] != part[P.indices]]]] = True
+    for _ in range(sweeps):
+        x = reward + P @ x
+        beaten = np.zeros(count, bool)
+        beaten[part[x <= floor]] = True
+        if np.any(~beaten & ~left):
+            return True
+    return False
 
 
 def _smallest(excess: np.ndarray, drift: np.ndarray, blur: float) -> float:

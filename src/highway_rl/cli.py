@@ -84,11 +84,14 @@ class Plot(Debug):
     """Folder that holds the CSV, and gets the figures."""
 
     def __call__(self) -> None:
-        from highway_rl.experiments import base
+        from highway_rl.experiments import base, claims
 
         experiment = base.find(self.experiment)
-        rows, _ = base.read_rows(self.out / f"{experiment.name}.csv")
-        for path in experiment.plot(rows, self.out):
+        stored = self.out / f"{experiment.name}.csv"
+        rows, _ = base.read_rows(stored)
+        with claims.fitting(stored):
+            figures = experiment.plot(rows, self.out)
+        for path in figures:
             print(f"figure: {path}")
 
 
@@ -150,6 +153,8 @@ class Solve(Debug):
     def __call__(self) -> None:
         from highway_rl.planning import compare, load, save
 
+        if self.save is not None and self.save.suffix != ".npz":
+            raise ValueError(f"--save {self.save}: the name must end in .npz")
         mdp = load(self.model, self.discount, self.reward, self.set)
         name = " ".join(self.model)
         with progress(f"solving {name}", unit="error") as step:
@@ -286,6 +291,14 @@ def _main(args: list[str]) -> None:
         _fail(one_line(str(error)))
     except KeyboardInterrupt:
         _fail("interrupted")
+    except MemoryError as error:
+        if command.debug:
+            raise
+        _fail(one_line(f"out of memory: {error}"))
+    except Exception as error:  # ours to mend, and still one line to whoever only uses it
+        if command.debug:
+            raise
+        _fail(one_line(f"{type(error).__name__}: {error} (a bug; --debug shows where)"))
 
 
 def _fail(message: str) -> None:

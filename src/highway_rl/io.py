@@ -89,7 +89,7 @@ def load_mdp(path: PathLike | Sequence[PathLike], reward: Any = None, discount: 
 
 def _given(name: str, value: Any, stored: Any, what: str) -> Any:
     if value is None and stored is None:
-        raise ValueError(f"{what} is missing: pass {name}=...")
+        raise ValueError(f"{what} is missing: give {name}=..., on the command line --{name}")
     return stored if value is None else value
 
 
@@ -108,6 +108,9 @@ def _load(file: Path) -> Any:
         raise ValueError(f"{file}: no such file" if not file.exists() else f"{file}: not a file")
     try:
         with open(file, "rb") as stream:
+            if not stream.read(6).startswith((b"PK", b"\x93NUMPY")):
+                raise ValueError("neither an archive nor an array")
+            stream.seek(0)
             loaded = np.load(stream, allow_pickle=False)
             return loaded if isinstance(loaded, np.ndarray) else {name: loaded[name] for name in loaded.files}
     except DAMAGED as error:

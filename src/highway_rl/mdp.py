@@ -116,6 +116,9 @@ class MDP:
         P = sp.csr_array((probability, (row, column)), shape=(S * A, S))
         return _sparse(P, R.reshape(S, A), discount, check).padded()
 
+    def padded(self) -> MDP:
+        return self
+
     def sparse(self) -> SparseMDP:
         S, A, K = self.successor.shape
         live = np.asarray(self.probability).ravel() != 0

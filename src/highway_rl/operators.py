@@ -18,8 +18,9 @@ import jax.numpy as jnp
 from jaxtyping import Float
 
 from highway_rl.core.backup import TO_END, Backup, combine_returns
+from highway_rl.core.checks import check_shares, is_concrete
 from highway_rl.core.targets import TargetRule
-from highway_rl.mdp import MDP
+from highway_rl.mdp import MDP, SparseMDP
 from highway_rl.types import AnyArray
 
 
@@ -74,7 +75,7 @@ def exact_returns(
 
 def operator(
     rule: TargetRule | Backup,
-    mdp: MDP,
+    mdp: MDP | SparseMDP,
     policies: Any,
     *,
     policy_prior: Any = None,
@@ -86,12 +87,17 @@ def operator(
 
     Paper: Table 1; Eqs. 1–6, 18, 19.
     """
-    behaviour = as_policies(policies, mdp)
+    model = mdp.padded()
+    behaviour = as_policies(policies, model)
+    if policy_prior is not None and is_concrete(policy_prior):
+        check_shares("policy_prior", policy_prior, len(behaviour))
     rule = TargetRule(rule) if isinstance(rule, Backup) else rule
 
     def apply(q: Float[AnyArray, "s a"]) -> Float[AnyArray, "s a"]:
         q = jnp.asarray(q, behaviour.dtype)
-        returns, reference = jax.vmap(lambda policy: exact_returns(rule, mdp, policy, q))(behaviour)
+        if q.shape != model.reward.shape:
+            raise ValueError(f"q has shape {q.shape}: it must be [states, actions], {model.reward.shape}")
+        returns, reference = jax.vmap(lambda policy: exact_returns(rule, model, policy, q))(behaviour)
         return combine_returns(
             rule.backup, jnp.moveaxis(returns, 0, -2), jnp.moveaxis(reference, 0, -1), policy_prior=policy_prior
         )
@@ -113,9 +119,13 @@ def as_policies(policies: Any, mdp: MDP) -> Float[AnyArray, "m s a"]:
     if array.shape[:1] == (0,) or array.ndim == 0:
         raise ValueError("the set of behavioural policies is empty: give at least one")
     if array.shape[1:] == (S,) and jnp.issubdtype(array.dtype, jnp.integer):
+        if is_concrete(array) and not bool(jnp.all((array >= 0) & (array < A))):
+            raise ValueError(f"policies take actions from {array.min()} to {array.max()}: give 0 to {A - 1}")
         return jax.nn.one_hot(array, A, dtype=jnp.result_type(float))
     if array.shape[1:] != (S, A):
         raise ValueError(f"policies has shape {array.shape}: it must be [m, {S}, {A}], or whole numbers [m, {S}]")
+    if is_concrete(array):
+        check_shares("policies", array, A)
     return jnp.asarray(array, jnp.result_type(float))
 
 
@@ -125,6 +135,7 @@ def _limit(mdp: MDP, offset: Float[AnyArray, "s a"], weight: Float[AnyArray, "s 
     Unlike a linear solve this also holds with discount 1 where every path ends, and needs no LAPACK call, two of
     which in one compiled program can wait for each other for ever on a machine with few cores.
     """
+    offset, weight = jnp.asarray(offset), jnp.asarray(weight)  # in JAX's own width, whatever the model's
     step = jax.vmap(lambda v: jnp.sum(weight * expect_next(mdp, v), axis=-1))
     matrix = step(jnp.eye(mdp.num_states, dtype=offset.dtype)).T
 

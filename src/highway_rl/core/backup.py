@@ -85,10 +85,10 @@ def smax(
 
 @record
 class Backup:
-    """How n-step returns become one number: a row of Table 1.
+    """A row of Table 1: which returns are looked at, what they are compared with, how they are weighed.
 
-    The prior and both alphas are array leaves, so a sweep over them is a `vmap` and several algorithms
-    are one compiled program. `gate_depth` = 1 is the highway gate, None no gate; 0 and k > 1 compare with
+    JAX sees the prior and both alphas as data: operators that differ in nothing else can share a compilation, or
+    be one `vmap`. `gate_depth` = 1 is the highway gate, None no gate; 0 and k > 1 compare with
     Q itself or the k-step return, the variants that the paper shows not to converge to Q*.
     """
 

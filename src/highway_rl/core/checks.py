@@ -28,11 +28,17 @@ def check_backup(backup: Any) -> None:
         if is_concrete(value) and not np.all(np.asarray(value) >= 0):
             raise ValueError(f"{name}={value!r}: give a number in [0, inf]")
     if backup.depth_prior is not None and is_concrete(backup.depth_prior):
-        prior = np.asarray(backup.depth_prior)
-        if prior.ndim == 0 or prior.shape[-1] != len(backup.depths):
-            raise ValueError(f"depth_prior has shape {prior.shape}: it needs {len(backup.depths)} entries")
-        if not (np.all(prior >= 0) and np.allclose(prior.sum(-1), 1, atol=1e-6)):
-            raise ValueError(f"depth_prior={prior.tolist()}: entries must be >= 0 and sum to one")
+        check_shares("depth_prior", backup.depth_prior, len(backup.depths))
+
+
+def check_shares(name: str, value: Any, entries: int) -> None:
+    """Probabilities over the last axis, which has that many entries."""
+    shares = np.asarray(value)
+    if shares.ndim == 0 or shares.shape[-1] != entries:
+        raise ValueError(f"{name} has shape {shares.shape}: it needs {entries} entries")
+    bad = ~(np.all(shares >= 0, axis=-1) & np.isclose(shares.sum(-1), 1, atol=1e-6))
+    if np.any(bad):
+        raise ValueError(f"{name}={shares[bad][0].tolist()}: entries must be >= 0 and sum to one")
 
 
 def check_unit_interval(name: str, value: Any) -> None:

@@ -72,7 +72,7 @@ def lookahead(
 
     done: dict[int, Lookahead] = {}
     reached = 0
-    for n in sorted({min(n, longest) for n in depths}):
+    for n in sorted({int(min(n, longest)) for n in depths}):
         done[n] = steps(n) if not reached else then(done[reached], steps(n - reached))
         reached = n
     return [done[min(n, longest)] for n in depths]

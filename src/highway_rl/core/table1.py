@@ -14,8 +14,11 @@ import numpy as np
 from highway_rl.core.backup import Backup
 from highway_rl.core.checks import check_unit_interval
 
+Depths = int | np.integer | Iterable[int | np.integer]
+"""One lookahead depth, or several."""
 
-def multi_step(depths: int | Iterable[int], prior: Any = None) -> Backup:
+
+def multi_step(depths: Depths, prior: Any = None) -> Backup:
     """𝓑^𝒩: the expectation of plain n-step returns; its fixed point is ≤ Q*. Paper: Eq. 3, Thms. 1, 2."""
     return Backup(_as_depths(depths), prior, gate_depth=None)
 
@@ -28,27 +31,27 @@ def lambda_return(lam: Any, max_depth: int) -> Backup:
     return multi_step(depths, (1.0 - lam * (n < max_depth - 1)) * lam**n)
 
 
-def highway(depths: int | Iterable[int], prior: Any = None) -> Backup:
+def highway(depths: Depths, prior: Any = None) -> Backup:
     """𝒢: the expectation of gated returns; converges to Q* for any depths and policies. Paper: Eq. 4, Thm. 3."""
     return Backup(_as_depths(depths), prior)
 
 
-def highway_optimality(depths: int | Iterable[int]) -> Backup:
+def highway_optimality(depths: Depths) -> Backup:
     """𝒢*: the largest gated return over depths and policies. Paper: Eq. 5, Thm. 4."""
     return Backup(_as_depths(depths), depth_alpha=math.inf, policy_alpha=math.inf)
 
 
-def highway_softmax(depths: int | Iterable[int], alpha: Any) -> Backup:
+def highway_softmax(depths: Depths, alpha: Any) -> Backup:
     """𝒢^α: softmax over depths and policies; alpha → ∞ is 𝒢*, alpha = 0 uniform 𝒢. Paper: Eq. 6, Thm. A.2."""
     return Backup(_as_depths(depths), depth_alpha=alpha, policy_alpha=alpha)
 
 
-def limited_gate(depths: int | Iterable[int], gate_depth: int, prior: Any = None) -> Backup:
+def limited_gate(depths: Depths, gate_depth: int, prior: Any = None) -> Backup:
     """The gate with another threshold n₁ ≠ 1, which does not converge to Q*. Paper: Remarks 1, 2."""
     return Backup(_as_depths(depths), prior, gate_depth=gate_depth)
 
 
-def expectation_gate(depths: int | Iterable[int], share: float = 0.5) -> Backup:
+def expectation_gate(depths: Depths, share: float = 0.5) -> Backup:
     """The gate's max replaced by a mean, `share` on the n-step return: a multi-step operator. Paper: Sec. 4.1."""
     check_unit_interval("share", share)
     depths = _as_depths(depths)
@@ -59,5 +62,6 @@ def expectation_gate(depths: int | Iterable[int], share: float = 0.5) -> Backup:
     return multi_step(tuple(weight), np.array(list(weight.values())))
 
 
-def _as_depths(depths: int | Iterable[int]) -> tuple[int, ...]:
-    return (depths,) if isinstance(depths, int) else tuple(depths)
+def _as_depths(depths: Depths) -> tuple[int, ...]:
+    given = tuple(depths) if isinstance(depths, Iterable) else (depths,)
+    return tuple(int(n) if isinstance(n, np.integer) else n for n in given)

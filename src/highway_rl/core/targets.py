@@ -6,7 +6,7 @@ write a constructor; the agents and the exact operators take it as it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from jaxtyping import Bool, Float, Int
@@ -185,16 +185,16 @@ def q_sigma(sigma: Any, bootstrap: Bootstrap, lam: Any = 1.0, depth: int = TO_EN
     return _traced(_itself, lam, Mixed(sigma, bootstrap), depth)
 
 
-def highway(depths: int | Iterable[int], prior: Any = None) -> TargetRule:
+def highway(depths: table1.Depths, prior: Any = None) -> TargetRule:
     """n-step Highway DQN: the gated n-step return. Paper: Eq. 4."""
     return TargetRule(table1.highway(depths, prior))
 
 
-def highway_optimality(depths: int | Iterable[int]) -> TargetRule:
+def highway_optimality(depths: table1.Depths) -> TargetRule:
     """Highway Q-learning: the largest gated return. Paper: Eqs. 5, 20."""
     return TargetRule(table1.highway_optimality(depths))
 
 
-def soft_highway(depths: int | Iterable[int] = (1, 2, TO_END), alpha: Any = 0.005) -> TargetRule:
+def soft_highway(depths: table1.Depths = (1, 2, TO_END), alpha: Any = 0.005) -> TargetRule:
     """Soft Highway DQN, with the paper's depths and α. Paper: Eqs. 6, 8."""
     return TargetRule(table1.highway_softmax(depths, alpha))

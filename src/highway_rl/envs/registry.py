@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from highway_rl import validate
 from highway_rl.envs import minatar
 from highway_rl.envs.delayed import choice, trace_back
 from highway_rl.envs.example import example_mdp
@@ -122,7 +123,8 @@ def make(name: str, **options: Any) -> Any:
     made = generator(**options)
     table: Table = getattr(made, "table", made)
     # Tables made here are valid as they stand; only an undiscounted one needs its ends checked.
-    return MDP.from_table(*table, discount, check=bool(np.any(np.asarray(discount) >= 1)))
+    given = validate.discounts(discount, table.reward.shape)
+    return MDP.from_table(*table, given, check=bool(np.any(given >= 1)))
 
 
 def _game(game: str, *, delay: Any = None, feature: Any = "count", width: int | None = None, **options: Any) -> Env:
@@ -147,5 +149,6 @@ def _newest(name: str, options: dict[str, Any]) -> Any:
     chosen = {key: value for key, value in options.items() if key != "discount"}
     try:
         return gymnasium.make(f"{name}-v{max(versions)}", **chosen)
-    except TypeError as error:
-        raise ValueError(f"{name}: {error}") from None
+    except Exception as error:  # whatever the environment's own constructor raises for an option it does not know
+        options_text = ", ".join(f"{key}={value!r}" for key, value in chosen.items())
+        raise ValueError(f"{name} refuses {options_text}: {validate.one_line(error)}") from None

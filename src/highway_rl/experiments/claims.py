@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,18 @@ STATEMENTS = {
 }
 
 
+@contextlib.contextmanager
+def fitting(path: Path) -> Iterator[None]:
+    """Rows of another version of an experiment lack what is looked for: one sentence instead of a KeyError."""
+    try:
+        yield
+    except (LookupError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"{path} lacks rows or columns of this version ({type(error).__name__}: {error}): "
+            f"`highway-rl run {path.stem}` makes it anew"
+        ) from error
+
+
 def check(out: Path, only: Experiment | None = None) -> list[dict[str, Any]]:
     """Every claim as {id, statement, value, verdict}, judged from the runs stored in `out`."""
     judges = {i: (e, judge) for e in experiments().values() for i, judge in e.claims.items()}
@@ -45,6 +59,7 @@ def check(out: Path, only: Experiment | None = None) -> list[dict[str, Any]]:
         else:
             if experiment.name not in stored:
                 stored[experiment.name] = read_rows(path)[0]
-            verdict = judge(stored[experiment.name])
+            with fitting(path):
+                verdict = judge(stored[experiment.name])
         result.append({"id": number, "statement": statement, "value": verdict.value, "verdict": verdict.verdict})
     return result

@@ -32,14 +32,19 @@ OPERATORS: dict[str, tuple[np.ndarray, float, int | None]] = {
 }
 """Prior over depths for each n, alpha, and the gate: an operator is a row of numbers, so all n are one `vmap`."""
 
+SETTING = "none: the MDP itself"
+
 
 def cells(scale: Scale, seed: int) -> list[dict[str, Any]]:
     """All of it at every scale: the example is exact and small, and has no randomness to seed."""
-    return [{"operator": name} for name in OPERATORS]
+    return [{"operator": name} for name in (SETTING, *OPERATORS)]
 
 
 def run(operator: str) -> Iterable[Row]:
     """Apply the operator from Q = 0 until it settles, and note what the gate chooses at (S_A, ↗) on the way."""
+    if operator == SETTING:
+        yield from _ways()
+        return
     prior, alpha, gate_depth = OPERATORS[operator]
     with jax.enable_x64(True):
         path, opened = jax.jit(jax.vmap(lambda p: _iterate(Backup(DEPTHS, p, alpha, alpha, gate_depth))))(prior)
@@ -60,6 +65,18 @@ def run(operator: str) -> Iterable[Row]:
                 yield {"n": n, "kind": "chosen", "policy": name, "iteration": k + 1, "depth": depth}
 
 
+def _ways() -> Iterable[Row]:
+    """What each policy meets on its way from S_A to the end."""
+    mdp = make("example")
+    for name, actions in example_policies()._asdict().items():
+        state, steps, earned, discount = 0, 0, 0.0, 1.0
+        while EXAMPLE_STATES[state] != "end":
+            place = state, actions[state]
+            earned, discount = earned + discount * float(mdp.reward[place]), discount * float(mdp.discount[place])
+            state, steps = int(mdp.successor[place][0]), steps + 1
+        yield {"kind": "way", "policy": name, "transitions": steps, "return": earned, "discount": discount}
+
+
 def _iterate(backup: Backup) -> tuple[Any, Any]:
     """Q after 0, 1, 2, … applications, and for each whether the gate lets policy j's n-step return through."""
     mdp = make("example")
@@ -73,18 +90,22 @@ def _iterate(backup: Backup) -> tuple[Any, Any]:
 
 
 def _values(rows: Rows, name: str) -> dict[int, Row]:
-    return {row["n"]: row for row in select(rows, kind="fixed point", operator=name)}
+    found = {row["n"]: row for row in select(rows, kind="fixed point", operator=name)}
+    if not found:
+        raise LookupError(f"no fixed points of {name}")
+    return found
 
 
 def _setting(rows: Rows) -> Verdict:
-    mdp = make("example")
-    blue = np.asarray(mdp.reward)
-    found = {
-        name: float(blue[EXAMPLE_STATES.index(s), a])
-        for name, s, a in (("red", "s1", LEAVE), ("orange", "orange 9", GO), ("blue", "blue 9", GO))
-    }
-    good = found == {"red": -9.0, "orange": 3.0, "blue": 9.0} and EXAMPLE_STATES.index("blue 9") == 9
-    return Verdict(f"rewards {found}; one sentence of the paper swaps red and blue", HOLDS if good else FAILS)
+    ways = {row["policy"]: row for row in select(rows, kind="way")}
+    earned = {name: way["return"] for name, way in ways.items()}
+    good = (
+        earned == {"red": -9, "orange": 3, "blue": 9}
+        and ways["blue"]["transitions"] == 10
+        and all(way["discount"] == 1 for way in ways.values())
+    )
+    text = ", ".join(f"{name} earns {ways[name]['return']:g} in {ways[name]['transitions']} steps" for name in ways)
+    return Verdict(f"{text}; one sentence of the paper swaps red and blue", HOLDS if good else FAILS)
 
 
 def _underestimates(rows: Rows) -> Verdict:
@@ -177,10 +198,12 @@ def _draw_mdp(ax: Any) -> None:
             ax.annotate("", place[target], place[name], arrowprops=arrow)
             if reward:
                 (x, y), (u, v) = place[name], place[target]
-                ax.text(
-                    (x + 2 * u) / 3,
-                    (y + 2 * v) / 3 + 0.08,
+                side = -1 if "orange" in name else 1  # which side of the arrow has room for its label
+                ax.annotate(
                     f"{reward:+g}",
+                    ((x + u) / 2, (y + v) / 2),
+                    xytext=(14 * side, 4),
+                    textcoords="offset points",
                     color=COLOURS.get(shade, shade),
                     ha="center",
                 )

@@ -32,12 +32,12 @@ def axes(
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError:
-        raise ValueError("figures need matplotlib: pip install 'highway-rl[plots]'") from None
+        raise ImportError("figures need matplotlib: pip install 'highway-rl[plots]'") from None
 
     columns = columns or panels
     lines = -(-panels // columns)
     look: Any = {"axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.alpha": 0.25}
-    with rc_context({**look, "font.size": 9, "axes.titlesize": 10}):
+    with rc_context({**look, "font.size": 9}):
         figure = Figure(figsize=(size[0] * columns, size[1] * lines + 0.4), layout="constrained")
         FigureCanvasAgg(figure)
         grid = figure.subplots(lines, columns, squeeze=False).ravel()
@@ -53,5 +53,7 @@ def legend(ax: Any, **options: Any) -> None:
 
 def save(figure: Any, path: Path) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
+    for ax in figure.axes:
+        ax.title.set_fontsize(10)  # `set_title` takes its size from the settings of the moment it is called
     figure.savefig(path, dpi=130)
     return path

@@ -114,7 +114,10 @@ def _distance(x: Any, y: Any) -> Any:
 
 
 def _column(rows: Rows, name: str, column: str) -> np.ndarray:
-    return np.array([row[column] for row in select(rows, operator=name)])
+    found = np.array([row[column] for row in select(rows, operator=name)])
+    if not found.size:
+        raise LookupError(f"no rows of {name}")
+    return found
 
 
 def _contracts(rows: Rows) -> Verdict:
@@ -142,7 +145,7 @@ def _thresholds(rows: Rows) -> Verdict:
     text = (
         f"n1=0: from Q*+10 the excess stays at {zero.min():.3g}…{zero.max():.3g}; "
         f"n1=3: too low in {too_low:.0%} of worlds, by up to {-low.min():.3g}, never too high. "
-        "As printed (every Q >= Q* is a fixed point for n1=0) it is too strong: it needs 𝓑Q <= Q"
+        "The paper's wording for n1=0, any Q >= Q*, asks too little of Q: it must also be >= 𝓑Q"
     )
     return Verdict(text, PARTLY if stays and too_low > 0.99 and high.max() <= 1e-8 else FAILS)
 

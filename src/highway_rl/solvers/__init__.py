@@ -38,7 +38,7 @@ METHODS: dict[str, Callable[..., Solution]] = {
     "value-iteration": value_iteration,
     "policy-iteration": policy_iteration,
     "modified-policy-iteration": lambda mdp, **options: policy_iteration(mdp, **{"sweeps": 10, **options}),
-    "gauss-seidel": gauss_seidel,
+    "gauss-seidel": lambda mdp, **options: gauss_seidel(mdp, **{"lift": True, **options}),
 }
 ALIASES = {
     "vi": "value-iteration",
@@ -54,7 +54,8 @@ def solve(
 ) -> Solution:
     """Solve a model to a certified sup-norm error of `tol`.
 
-    The default is the fastest here in general; "highway" is Algorithm 1 with the paper's settings, lifted.
+    The default is the fastest here in general; "highway" is Algorithm 1 with the paper's settings. It and
+    "gauss-seidel" lift V to its certified lower bound (see `highway_value_iteration`).
     `method` is a name in METHODS; `options` go to that method (max_iters, progress, sweeps, backup, …).
     """
     name = ALIASES.get(method, method)

@@ -64,8 +64,9 @@ def policy_iteration(mdp: MDP | SparseMDP, *, sweeps: int | None = None, **optio
 def gauss_seidel(mdp: MDP | SparseMDP, **options: Any) -> Solution:
     """Value iteration in place, states in order of their distance to an end (level by level).
 
-    The honest outsider: where rewards sit at a goal, one sweep in the right order does what VI needs
-    hundreds for. Without absorbing states the order starts at the best-paying state.
+    The honest outsider: where V starts below V* and the way to a goal is certain, one sweep in the right order does
+    what VI needs hundreds for. With a cost per step V₀ = 0 is above V*, and order gains nothing, unless `lift` (below
+    discount 1) puts V₀ below. Without absorbing states the order starts at the best-paying state.
     """
 
     def build(model: SparseMDP) -> Move:

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from highway_rl import validate
-from highway_rl.bounds import EPS, Certifier, Interval
+from highway_rl.bounds import EPS, Certifier, Interval, pays_for_ever
 from highway_rl.mdp import MDP, SparseMDP
 
 Value = Float[np.ndarray, "s"]
@@ -66,6 +66,8 @@ def iterate(
     if until not in ("bound", "change"):
         raise ValueError(f"until={until!r}: choose 'bound' or 'change'")
     validate.whole("max_iters", max_iters, 1)
+    if not isinstance(mdp, MDP | SparseMDP):
+        raise ValueError(f"mdp is a {type(mdp).__name__}: build a model with MDP.from_dense or one of its siblings")
     model = mdp.sparse()
     S, A = model.reward.shape
     move = build(model)
@@ -81,10 +83,11 @@ def iterate(
         policy = q.argmax(axis=1)
         interval = certify(v, q, policy)
         converged = interval.bound <= tol if until == "bound" else change <= tol
-        stuck = change <= resolution(v)
+        residual = float(np.abs(q.max(axis=1) - v).max())
+        stuck = change <= resolution(v) and residual <= certify.slack(v)
         if not converged and np.isfinite(interval.bound):
             _refuse_unreachable(tol, until, stuck, certify, v, interval)
-        if converged or k == max_iters or (stuck and np.isinf(interval.bound)):
+        if converged or k == max_iters or (np.isinf(interval.bound) and (stuck or _hopeless(model, v, policy, k))):
             break
         before = v
         if lift and np.isfinite(interval.lower) and certify.drift is not None and (k == 0 or interval.lower > 0):
@@ -111,6 +114,11 @@ def iterate(
 def resolution(v: Value) -> float:
     """The change in V below which float64 no longer tells progress from rounding."""
     return 4 * EPS * float(np.abs(v).max())
+
+
+def _hopeless(model: SparseMDP, v: Value, policy: Policy, k: int) -> bool:
+    """At 16, 32, 64, … iterations: whether the values grow without limit, for an eighth of the work done so far."""
+    return k >= 16 and k.bit_count() == 1 and pays_for_ever(model, v, policy, k // 8)
 
 
 def _refuse_unreachable(tol: float, until: str, stuck: bool, certify: Certifier, v: Value, interval: Interval) -> None:

@@ -38,7 +38,7 @@ def evaluate(policy: PolicyModel, guess: Value) -> Value:
     """V^π: a direct solve while that is cheap, else BiCGSTAB polished by sweeps. NaN where V^π is infinite."""
     S = len(guess)
     matrix = sp.eye_array(S, format="csr") - sp.diags_array(policy.discount) @ policy.transition
-    ends = (np.asarray(policy.transition.diagonal()) == 1) & (policy.discount == 1)
+    ends = (np.asarray(policy.transition.diagonal()) == 1) & (policy.discount == 1) & (policy.reward == 0)
     if ends.any():
         matrix = matrix + sp.diags_array(ends.astype(np.float64))  # V = 0 where the policy stays for nothing
     if S > 500 and policy.successor is None:  # a random graph fills a factorisation up
