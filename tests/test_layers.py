@@ -34,9 +34,12 @@ ALLOWED = {
     "planning": PLAN | {"envs"},
     "experiments": PLAN | {"envs", "agents", "planning", "highway_rl"},
     "console": set(),
+    "cli_games": {"envs"},
     "cli_train": {"console", "runs", "curves", "evaluation", "core"} | {"highway_rl"},
     "cli_learn": MATHS | {"console", "envs", "agents", "planning"} | {"highway_rl"},
-    "cli": PLAN | {"cli_train", "cli_learn"} | {"console", "envs", "planning", "experiments", "highway_rl"},
+    "cli": PLAN
+    | {"cli_games", "cli_train", "cli_learn"}
+    | {"console", "envs", "planning", "experiments", "highway_rl"},
     "highway_rl": PLAN | {"envs"},
 }
 """What each layer (a file or a folder of the package; `highway_rl` is its `__init__`) may import, besides itself."""

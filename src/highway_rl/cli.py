@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal
 import tyro
 from tyro.conf import FlagCreatePairsOff, Positional, UseAppendAction, arg, subcommand
 
+from highway_rl.cli_games import Play, Watch
 from highway_rl.cli_learn import Learn
 from highway_rl.cli_train import LATE, Evaluate, Resume, Train
 from highway_rl.console import coloured, one_line, progress, short, table
@@ -168,54 +169,6 @@ class Solve(Debug):
         names = ("method", "iterations", "rows read", "distinct", "cached", "seconds", "certified error", "note")
         shown = len(names) if any(row["note"] for row in rows) else -1
         table(names[:shown], [tuple(short(v) for v in row.values())[:shown] for row in rows])
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Play(Debug):
-    """Play a MinAtar game with the keyboard: arrows or WASD move, space fires, Q leaves."""
-
-    game: Annotated[Positional[str], arg(metavar="GAME")]
-    """asterix, breakout, freeway, seaquest or space_invaders."""
-    view: Literal["terminal", "window"] = "terminal"
-    """Where to draw it; a window needs pygame and a screen."""
-    fps: float = 8.0
-    """Steps per second."""
-    sticky: float = 0.0
-    """Probability that the last action is repeated instead of yours (agents face 0.1)."""
-    seed: int = 0
-    """Seed of the game."""
-
-    def __call__(self) -> None:
-        from highway_rl.envs.minatar.viewer import play
-
-        score = play(self.game, view=self.view, fps=self.fps, seed=self.seed, sticky=self.sticky)
-        print(f"score: {score:g}")
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Watch(Debug):
-    """Film an agent, or a random policy, on a MinAtar game: what it sees, step by step."""
-
-    game: Annotated[Positional[str], arg(metavar="GAME")]
-    """asterix, breakout, freeway, seaquest or space_invaders."""
-    out: Path = Path("game.gif")
-    """The film: .gif (needs pillow), or .mp4 where ffmpeg is installed."""
-    agent: Annotated[str | None, arg(metavar="MODULE:FUNCTION")] = None
-    """The agent: an importable function of an observation and a key that returns an action. Random if left out."""
-    sticky: float = 0.1
-    """Probability that the last action is repeated instead of the agent's."""
-    steps: int = 300
-    """Length of the film in steps."""
-    seed: int = 0
-    """Seed of game and policy."""
-
-    def __call__(self) -> None:
-        from highway_rl.envs.minatar.viewer import imported, watch
-
-        act = None if self.agent is None else imported(self.agent)
-        found = watch(self.game, self.out, act=act, steps=self.steps, seed=self.seed, sticky=self.sticky)
-        mean = f", mean score {found['mean score']:.2g}" if found["episodes"] else ""
-        print(f"film: {self.out} ({found['episodes']:g} finished episodes{mean})")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

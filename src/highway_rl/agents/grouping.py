@@ -2,7 +2,8 @@
 
     target(s,a) = smax_{m ∈ 𝓜} smax_{n ∈ 𝒩} max{ 𝔼̂_{𝒟⁽ᵐ⁾ₛₐ} Gⁿ, 𝔼̂_{𝒟⁽ᵐ⁾ₛₐ} G¹ }
 
-Equal pairs are found by a 64-bit hash and one sort of the whole store.
+Equal pairs are found by a 64-bit hash and one sort of an environment's whole ring; with several environments each ring
+pools its own.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def hash_rows(rows: UInt8[Array, "t w"]) -> UInt32[Array, "t 2"]:
         h = (h ^ (h >> 15)) * jnp.uint32(2246822519)
         return h ^ (h >> 13)
 
-    return jnp.stack([one(2654435761), one(374761393)], axis=1)
+    return jnp.stack([one(2654435761), one(2246822507)], axis=1)
 
 
 def combine_by_policy(

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from highway_rl.core.bootstrap import Greedy
 from highway_rl.core.checks import is_concrete
 
 
@@ -23,6 +24,8 @@ def check_agent(agent: Any) -> None:
     _among("policy_is", agent.policy_is, "refresh", "episode")
     if not agent.rules:
         raise ValueError("rule is an empty tuple: give at least one target rule")
+    if agent.bootstrap != "greedy" and not all(isinstance(rule.bootstrap, Greedy) for rule in agent.rules):
+        raise ValueError(f"bootstrap={agent.bootstrap!r}: one of the rules has a bootstrap of its own; use 'greedy'")
     if agent.num_policies > 1 and any(rule.trace is not None for rule in agent.rules):
         raise ValueError(f"num_policies={agent.num_policies}: rules with a trace follow one path; use num_policies=1")
 
