@@ -45,7 +45,12 @@ RULES = {
 }
 
 
-@pytest.mark.parametrize("name", RULES)
+def some(*quick):
+    """These rules in every run of the tests, the others in the full one."""
+    return [name if name in quick else pytest.param(name, marks=pytest.mark.full) for name in RULES]
+
+
+@pytest.mark.parametrize("name", some("dqn", "soft highway"))
 def test_probe_coin(name):
     """Q depends on the observation: +1 for the right name, −1 for the wrong one, within 2 %."""
     agent = DQN(rule=RULES[name], network=tiny, discount=0.9, **QUICK)
@@ -53,7 +58,7 @@ def test_probe_coin(name):
     np.testing.assert_allclose(q, [[1, -1], [-1, 1]], atol=0.02)
 
 
-@pytest.mark.parametrize("name", ["dqn", "soft highway", "retrace"])
+@pytest.mark.parametrize("name", some("retrace"))
 def test_probe_termination(name):
     """Discounting, and nothing after the end: Q*(0,·) = −1 + 0.9, Q*(1,a) = a."""
     agent = DQN(rule=RULES[name], network=tiny, discount=0.9, **QUICK)
