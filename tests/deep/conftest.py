@@ -4,21 +4,16 @@ Programs that take long to compile are kept on disk for this session: many tests
 kill, run the same one.
 """
 
-import atexit
 import os
-import shutil
 import tempfile
 from collections.abc import Iterator
 
 import jax
 import pytest
 
-# workers side by side share their parent, and so the folder; whoever is last to end finds it gone already
-SESSION = os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
-KEPT = os.path.join(tempfile.gettempdir(), f"highway-rl-tests-{SESSION}")
-os.environ["JAX_COMPILATION_CACHE_DIR"] = KEPT  # for other processes
-jax.config.update("jax_compilation_cache_dir", KEPT)
-atexit.register(shutil.rmtree, KEPT, ignore_errors=True)
+KEPT = tempfile.TemporaryDirectory(prefix="highway-rl-tests-")
+os.environ["JAX_COMPILATION_CACHE_DIR"] = KEPT.name  # for other processes
+jax.config.update("jax_compilation_cache_dir", KEPT.name)
 
 
 @pytest.fixture(autouse=True)
