@@ -40,15 +40,15 @@ def draw(folder: Path) -> Path | None:
     for i, algo in enumerate(algos):
         step, scores = curve(rows, algo, "score")
         colour = f"C{i}"
-        left.plot(step, np.nanmean(scores, axis=0), color=colour, label=algo)
-        left.fill_between(step, np.nanmin(scores, axis=0), np.nanmax(scores, axis=0), color=colour, alpha=0.15, lw=0)
+        left.plot(step, mean(scores), color=colour, label=algo)
+        left.fill_between(step, *band(scores), color=colour, alpha=0.15, lw=0)
         step, bias = curve(rows, algo, "bias")
-        right.plot(step, np.nanmean(bias, axis=0), color=colour, label=algo)
+        right.plot(step, mean(bias), color=colour, label=algo)
         for column, style in zip(won_columns(rows, algo), ("-", "--", ":", "-."), strict=False):
             step, won = curve(rows, algo, column)
             name = column.removeprefix("won_")
             name = "1-step (gate shut)" if name == "gate" else f"{name}-step" if name != "end" else "to the end"
-            middle.plot(step, np.nanmean(won, axis=0), style, color=colour, label=f"{algo}: {name}")
+            middle.plot(step, mean(won), style, color=colour, label=f"{algo}: {name}")
     left.set(title="score of training episodes", xlabel="step", ylabel="mean; band: least to largest seed")
     if choosing:
         middle.set(
@@ -64,6 +64,18 @@ def draw(folder: Path) -> Path | None:
     figure.savefig(path, dpi=120)
     plt.close(figure)
     return path
+
+
+def mean(found: np.ndarray) -> np.ndarray:
+    """Over seeds, leaving out what is missing; NaN where all is."""
+    known = ~np.isnan(found)
+    count = known.sum(axis=0)
+    return np.where(count > 0, np.where(known, found, 0).sum(axis=0) / np.maximum(count, 1), np.nan)
+
+
+def band(found: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Least and largest over seeds."""
+    return np.fmin.reduce(found, axis=0), np.fmax.reduce(found, axis=0)
 
 
 def curve(rows: list[dict[str, Any]], algo: str, column: str) -> tuple[np.ndarray, np.ndarray]:
