@@ -77,7 +77,7 @@ def test_a_run_cut_short_is_taken_up_where_it_ended(tmp_path, monkeypatch):
     assert path.read_text().splitlines()[1:] == taken_up
     base.run(counted(ran), "smoke", 1, tmp_path, resume=True)
     assert len(ran) == 12, "another seed's rows are not reused"
-    monkeypatch.setattr(base, "fingerprint", lambda: "other code")
+    monkeypatch.setattr("highway_rl.provenance.fingerprint", lambda: "other code")
     base.run(counted(ran), "smoke", 1, tmp_path, resume=True)
     assert len(ran) == 16, "nor are another code's"
     assert [p.name for p in tmp_path.iterdir()] == ["counted.csv"]

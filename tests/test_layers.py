@@ -32,7 +32,7 @@ ALLOWED = {
     "curves": set(),
     "evaluation": MATHS | {"agents"},
     "planning": PLAN | {"envs"},
-    "experiments": PLAN | {"envs", "agents", "planning", "highway_rl"},
+    "experiments": PLAN | {"provenance", "envs", "agents", "planning", "highway_rl"},
     "console": set(),
     "cli_games": {"envs"},
     "cli_train": {"console", "runs", "curves", "evaluation", "core"} | {"highway_rl"},

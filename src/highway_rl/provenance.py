@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import hashlib
 import os
 import platform
 import subprocess
@@ -21,12 +22,22 @@ def provenance(**facts: Any) -> dict[str, Any]:
         **facts,
         "version": highway_rl.__version__,
         "commit": _commit(),
+        "code": fingerprint(),
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "device": f"{jax.devices()[0].device_kind} ({platform.machine()})",
         "python": platform.python_version(),
         "jax": jax.__version__,
         "numpy": np.__version__,
     }
+
+
+def fingerprint() -> str:
+    """A hash of the package's source, which tells two states of the code apart where there is no history."""
+    here = Path(__file__).parent
+    whole = hashlib.sha256()
+    for file in sorted(here.rglob("*.py")):
+        whole.update(str(file.relative_to(here)).encode() + file.read_bytes())
+    return whole.hexdigest()[:12]
 
 
 def _commit() -> str:

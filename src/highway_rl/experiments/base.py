@@ -12,19 +12,18 @@ import concurrent.futures
 import contextlib
 import csv
 import dataclasses
-import datetime
-import hashlib
 import importlib
 import json
 import multiprocessing
 import os
 import pkgutil
 import platform
-import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
+
+from highway_rl.provenance import provenance
 
 Scale = Literal["smoke", "quick", "paper"]
 Row = dict[str, Any]
@@ -180,50 +179,6 @@ def _signature(row: Row, names: Iterable[str]) -> tuple[tuple[str, str], ...]:
     """The values by which the rows of a cell know it, as they stand in a file."""
     values = {name: _text(row.get(name)) for name in names}
     return tuple(sorted((name, "" if value is None else str(value)) for name, value in values.items()))
-
-
-def provenance(**facts: Any) -> dict[str, Any]:
-    """What made these rows: code, configuration, seed, device, versions, date."""
-    import jax
-    import numpy as np
-
-    import highway_rl
-
-    return {
-        **facts,
-        "version": highway_rl.__version__,
-        "commit": _commit(),
-        "code": fingerprint(),
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "device": f"{jax.devices()[0].device_kind} ({platform.machine()})",
-        "python": platform.python_version(),
-        "jax": jax.__version__,
-        "numpy": np.__version__,
-    }
-
-
-def fingerprint() -> str:
-    """A hash of the package's source, which tells two states of the code apart where there is no history."""
-    here = Path(__file__).parent.parent
-    whole = hashlib.sha256()
-    for file in sorted(here.rglob("*.py")):
-        whole.update(str(file.relative_to(here)).encode() + file.read_bytes())
-    return whole.hexdigest()[:12]
-
-
-def _commit() -> str:
-    """The commit of the package, or what HIGHWAY_RL_COMMIT says where the code was copied without its history."""
-    here = Path(__file__).parent.parent
-
-    def git(*words: str) -> str:
-        return subprocess.run(["git", *words], cwd=here, capture_output=True, text=True, check=True).stdout.strip()
-
-    try:
-        return git("rev-parse", "--short=12", "HEAD") + (
-            "+changes" if git("status", "--porcelain", "-uno", ".") else ""
-        )
-    except (OSError, subprocess.CalledProcessError):
-        return os.environ.get("HIGHWAY_RL_COMMIT", "unknown")
 
 
 def write_rows(path: Path, rows: Rows, facts: dict[str, Any]) -> Path:
