@@ -23,20 +23,23 @@ ALLOWED = {
     "io": MODEL,
     "envs": MODEL,
     "store": MATHS,
-    "agents": MATHS | {"envs", "store"},
-    "train": MATHS | {"envs", "store", "agents"},
+    "packing": set(),
+    "agents": MATHS | {"validate", "envs", "store"},
+    "train": MATHS | {"envs", "store", "packing", "agents"},
     "checkpoint": set(),
     "provenance": {"highway_rl"},
     "metrics": MATHS | {"agents"},
-    "runs": MATHS | {"envs", "store", "agents", "train", "checkpoint", "provenance", "metrics", "highway_rl"},
+    "runs": MATHS
+    | {"validate"}
+    | {"envs", "store", "agents", "train", "checkpoint", "provenance", "metrics", "highway_rl"},
     "curves": set(),
-    "evaluation": MATHS | {"agents"},
+    "evaluation": MATHS | {"validate", "agents"},
     "planning": PLAN | {"envs"},
     "experiments": PLAN | {"provenance", "envs", "agents", "planning", "highway_rl"},
     "console": set(),
     "cli_games": {"envs"},
     "cli_train": {"console", "runs", "curves", "evaluation", "core"} | {"highway_rl"},
-    "cli_learn": MATHS | {"console", "envs", "agents", "planning"} | {"highway_rl"},
+    "cli_learn": MATHS | {"validate", "console", "envs", "agents"} | {"highway_rl"},
     "cli": PLAN
     | {"cli_games", "cli_train", "cli_learn"}
     | {"console", "envs", "planning", "experiments", "highway_rl"},

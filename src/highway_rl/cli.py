@@ -19,7 +19,7 @@ from tyro.conf import FlagCreatePairsOff, Positional, UseAppendAction, arg, subc
 from highway_rl.cli_games import Play, Watch
 from highway_rl.cli_learn import Learn
 from highway_rl.cli_train import LATE, Evaluate, Resume, Train
-from highway_rl.console import coloured, one_line, progress, short, table
+from highway_rl.console import coloured, one_line, progress, settings, short, table
 
 Scale = Literal["smoke", "quick", "paper"]
 
@@ -156,7 +156,7 @@ class Solve(Debug):
 
         if self.save is not None and self.save.suffix != ".npz":
             raise ValueError(f"--save {self.save}: the name must end in .npz")
-        mdp = load(self.model, self.discount, self.reward, self.set)
+        mdp = load(self.model, self.discount, self.reward, settings(self.set))
         name = " ".join(self.model)
         with progress(f"solving {name}", unit="error") as step:
             rows, solution = compare(mdp, None if self.compare else self.method, self.tol, step)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, NamedTuple
 
 from tyro.conf import Positional, UseAppendAction, arg
 
-from highway_rl.console import short, table
+from highway_rl.console import settings, short, table
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -62,9 +62,9 @@ def learn(command: Learn) -> dict[str, Any]:
 
     from highway_rl.agents import rudder, tabular
     from highway_rl.agents.learner import NEVER, trainer
+    from highway_rl.validate import unknown, whole
 
-    if command.seeds < 1:
-        raise ValueError(f"seeds={command.seeds}: give a whole number >= 1")
+    whole("seeds", command.seeds, 1)
     env = environment(command.task, command.set)
     tabular.check_env(env)
     late = {"rudder": rudder.rudder, "rudder-q-lambda": rudder.rudder_q_lambda}
@@ -74,7 +74,7 @@ def learn(command: Learn) -> dict[str, Any]:
         agent = tabular.make_agent(command.method, env.horizon, epsilon=command.epsilon)
         learner = tabular.learner(env, agent)
     else:
-        raise ValueError(f"unknown method {command.method!r}: choose from {', '.join([*tabular.METHODS, *late])}")
+        raise unknown("method", command.method, [*tabular.METHODS, *late])
     keys = jax.random.split(jax.random.key(command.seed), command.seeds)
     program = trainer(env, learner, max_episodes=command.episodes, until="greedy", keep=lambda memory: ())
     solved = np.asarray(program(keys).greedy)
@@ -92,9 +92,8 @@ def learn(command: Learn) -> dict[str, Any]:
 def environment(name: str, options: tuple[str, ...]) -> Any:
     """The task; or, of any other environment, enough to say why a table cannot learn it."""
     from highway_rl import envs
-    from highway_rl.planning import option
 
-    chosen = dict(option(word) for word in options)
+    chosen = settings(options)
     if name in envs.TASKS or (name not in envs.names() and "-v" not in name):
         return envs.make_task(name, **chosen)
     if name in envs.names():

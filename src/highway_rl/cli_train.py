@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import dataclasses
 import json
@@ -15,7 +14,7 @@ from typing import Annotated, Any
 
 from tyro.conf import Positional, UseAppendAction, arg
 
-from highway_rl.console import table
+from highway_rl.console import settings, table
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -81,11 +80,11 @@ class Train:
             algos=self.algo or ("soft-highway-dqn",),
             seeds=self.seeds,
             seed=self.seed,
-            env=delay | _options(self.set),
-            rule=_options(self.rule),
-            agent=_options(self.agent),
+            env=delay | settings(self.set),
+            rule=settings(self.rule),
+            agent=settings(self.agent),
             network=self.network,
-            schedule={"steps": int(self.steps)} | _options(self.schedule),
+            schedule={"steps": int(self.steps)} | settings(self.schedule),
             report_every=self.report_every,
             checkpoint_every=self.checkpoint_every,
             keep=self.keep,
@@ -259,28 +258,6 @@ def _delay(text: str) -> Any:
         return [int(first), int(last)] if dash else int(first)
     except ValueError:
         raise ValueError(f"--delay {text}: give end, a number of steps, or a range such as 1-20") from None
-
-
-def _options(pairs: tuple[str, ...]) -> dict[str, Any]:
-    """NAME=VALUE pairs; values are numbers, tuples such as 1,2,end, or words."""
-    found = {}
-    for pair in pairs:
-        name, sign, value = pair.partition("=")
-        if not sign or not name:
-            raise ValueError(f"{pair!r} is not NAME=VALUE")
-        found[name] = tuple(_value(v) for v in value.split(",")) if "," in value else _value(value)
-    return found
-
-
-def _value(text: str) -> Any:
-    from highway_rl.core.backup import TO_END
-
-    if text == "end":
-        return TO_END
-    try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        return text
 
 
 LATE: dict[str, Any] = {

@@ -2,11 +2,34 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
+
+
+def settings(pairs: Sequence[str]) -> dict[str, Any]:
+    """NAME=VALUE words as a dictionary: numbers, True, lists such as 1,2,end, or words.
+
+    >>> settings(["n=3", "depths=1,2,end", "loss=squared"])
+    {'n': 3, 'depths': (1, 2, 'end'), 'loss': 'squared'}
+    """
+    found = {}
+    for pair in pairs:
+        name, sign, text = pair.partition("=")
+        if not sign or not name:
+            raise ValueError(f"{pair}: write it as name=value")
+        found[name] = _value(text)
+    return found
+
+
+def _value(text: str) -> Any:
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return tuple(_value(part) for part in text.split(",")) if "," in text else text
 
 
 def one_line(text: str) -> str:

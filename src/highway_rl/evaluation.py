@@ -13,6 +13,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 from highway_rl.agents import dqn
 from highway_rl.agents.dqn import DQN
 from highway_rl.types import Env
+from highway_rl.validate import whole
 
 
 def play(
@@ -43,8 +44,7 @@ def evaluate(
 ) -> list[dict[str, Any]]:
     """Greedy episodes of every run of a `runs.Setup`: mean score, half its 95 % interval over episodes, length, and
     how many episodes were cut off."""
-    if episodes < 1:
-        raise ValueError(f"episodes={episodes}: give a whole number >= 1")
+    whole("episodes", episodes, 1)
     go = jax.jit(
         jax.vmap(lambda params, key: play(s.env, s.agent, params, key, episodes=episodes, max_steps=max_steps))
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import os
+import time
 import warnings
 from pathlib import Path
 from typing import Any
@@ -114,8 +115,6 @@ class _Events:
             self.writer.add_event(Event(session_log=SessionLog(status=SessionLog.START), step=from_step + 1))
 
     def __call__(self, row: dict[str, Any]) -> None:
-        import time
-
         skipped = ("step", "algo", "seed")
         values = [
             self.summary.Value(tag=_tag(name), simple_value=value)

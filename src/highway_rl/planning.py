@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,7 +16,10 @@ from highway_rl.solvers import METHODS, Solution, solve
 
 
 def load(
-    words: Sequence[str], discount: float | None = None, reward: Path | None = None, options: Sequence[str] = ()
+    words: Sequence[str],
+    discount: float | None = None,
+    reward: Path | None = None,
+    options: dict[str, Any] | None = None,
 ) -> MDP | SparseMDP:
     """The model a person means: an environment by name, a Gymnasium id, a file, or a file per action."""
     files = [Path(word).suffix in (".npz", ".npy") or Path(word).is_file() for word in words]
@@ -30,7 +32,7 @@ def load(
     [model] = words
     if reward is not None:
         raise ValueError(f"--reward goes with a file of transitions, and {model!r} is not one")
-    chosen = dict(option(word) for word in options)
+    chosen = dict(options or {})
     if discount is not None:
         chosen["discount"] = discount
     if model not in envs.names() and "-v" in model:
@@ -39,16 +41,6 @@ def load(
     if not isinstance(made, MDP):
         raise ValueError(f"{model} is a game to learn from, not a table to solve")
     return made
-
-
-def option(word: str) -> tuple[str, Any]:
-    name, sign, text = word.partition("=")
-    if not sign or not name:
-        raise ValueError(f"--set {word}: write it as name=value")
-    try:
-        return name, ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        return name, text
 
 
 def compare(

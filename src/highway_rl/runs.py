@@ -13,6 +13,7 @@ import dataclasses
 import json
 import math
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,6 +31,7 @@ from highway_rl.envs.registry import make_learnable
 from highway_rl.metrics import Metrics, rows_of
 from highway_rl.provenance import provenance
 from highway_rl.types import Env
+from highway_rl.validate import unknown, whole
 
 Report = Callable[[dict[str, Any]], None]
 
@@ -78,15 +80,12 @@ class Setup(NamedTuple):
 
 def setup(config: Config) -> Setup:
     """Checks a config and builds what it names."""
-    if config.seeds < 1:
-        raise ValueError(f"seeds={config.seeds}: give a whole number >= 1")
     if not config.algos:
         raise ValueError("algos is empty: give at least one algorithm")
-    for name in ("report_every", "checkpoint_every", "keep", "episodes"):
-        if getattr(config, name) < 1:
-            raise ValueError(f"{name}={getattr(config, name)}: give a whole number >= 1")
+    for name in ("seeds", "report_every", "checkpoint_every", "keep", "episodes"):
+        whole(name, getattr(config, name), 1)
     if config.network not in NETWORKS:
-        raise ValueError(f"unknown network {config.network!r}: choose from {', '.join(NETWORKS)}")
+        raise unknown("network", config.network, NETWORKS)
     env = make_learnable(config.task, **config.env)
     made = [make_rule(name, **config.rule) for name in config.algos]
     if any(implied != made[0][1] for _, implied in made):
@@ -211,8 +210,6 @@ def _saved(config: Config, run: train.Run) -> Any:
 
 
 def _save(config: Config, s: Setup, out: Path, run: train.Run, period: int, pinned: int) -> None:
-    import warnings
-
     step = period * s.schedule.refresh
     try:
         checkpoint.save(
@@ -230,11 +227,8 @@ def _restore(config: Config, s: Setup, start: Any, out: Path) -> tuple[int, int,
     period = int(facts["period"])
     if config.save_store:
         return period, 0, loaded
-    fresh = start()
-    run = train.Run._make((*loaded[:2], fresh.store, *loaded[2:]))
-    coded = train.stores.codec(s.env.observation)
-    rows = jax.vmap(jax.vmap(lambda ring, obs: ring.at[0].set(coded.encode(obs))))(fresh.store.rows.obs, run.env.obs)
-    store = dataclasses.replace(fresh.store, rows=dataclasses.replace(fresh.store.rows, obs=rows))
+    run = train.Run._make((*loaded[:2], None, *loaded[2:]))
+    store = jax.vmap(lambda obs: train.new_store(s.env, s.schedule, obs))(run.env.obs)
     return period, period + math.ceil(s.schedule.start / s.schedule.refresh), run._replace(store=store)
 
 

@@ -7,7 +7,6 @@ when it ends, and the loop in between touches neither. A step is learned from af
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any, NamedTuple
 
 import jax
@@ -19,7 +18,9 @@ from highway_rl.agents import dqn
 from highway_rl.agents.diagnostics import Seen
 from highway_rl.agents.dqn import DQN, Learning
 from highway_rl.agents.refresh import refresh
+from highway_rl.agents.settings import check_schedule
 from highway_rl.envs.wrappers import auto_reset
+from highway_rl.packing import packing
 from highway_rl.store import Rows, Store
 from highway_rl.types import Env, record, static
 
@@ -38,8 +39,6 @@ class Schedule:
     updates_per_step: float = static(default=1.0)
 
     def __post_init__(self) -> None:
-        from highway_rl.agents.settings import check_schedule
-
         check_schedule(self)
 
     @property
@@ -88,15 +87,18 @@ def init(env: Env, agent: DQN, schedule: Schedule, key: PRNGKeyArray) -> Run:
     k_net, k_env, k_run = jax.random.split(key, 3)
     learning = dqn.start(agent, env, k_net)
     state, obs = jax.vmap(auto_reset(env).reset)(jax.random.split(k_env, schedule.num_envs))
-    coded = stores.codec(env.observation)
-    capacity = schedule.capacity // schedule.num_envs
-    store = jax.vmap(lambda _: stores.empty(capacity, coded.width))(jnp.arange(schedule.num_envs))
-    rows = jax.vmap(lambda ring, o: ring.at[0].set(coded.encode(o)))(store.rows.obs, obs)
-    store = Store(dataclasses.replace(store.rows, obs=rows), store.newest)
+    store = new_store(env, schedule, obs)
     zeros = jnp.zeros(schedule.num_envs, jnp.int32)
     older = learning.params if agent.bootstrap == "double" else None
     first = jnp.arange(schedule.num_envs, dtype=jnp.int32)  # numbers of episodes: no two environments share one
     return Run(learning, older, store, state, k_run, zeros.astype(jnp.float32), zeros, first, jnp.int32(NEVER))
+
+
+def new_store(env: Env, schedule: Schedule, obs: PyTree) -> Store:
+    """An empty ring for each environment, whose newest row is the observation to act on."""
+    coded = stores.codec(env.observation)
+    rows = jax.vmap(coded.encode)(obs)
+    return jax.vmap(lambda row: stores.empty(schedule.capacity // schedule.num_envs, row))(rows)
 
 
 def train(env: Env, agent: DQN, schedule: Schedule, key: PRNGKeyArray) -> tuple[Run, Curve]:
@@ -163,7 +165,7 @@ def _period(
         rows = stores.pick(flat.real, jax.random.uniform(k_batch, (turns, updates, agent.batch_size)))
         xs = xs._replace(obs=flat.obs[rows], taken=flat.action[rows], target=target[rows])
 
-    words = stores.packing(run.env)
+    words = packing(run.env)
 
     def turn(carry: tuple[Learning, PyTree], x: _Turn) -> tuple[tuple[Learning, PyTree], _Made]:
         learning, packed = carry
@@ -213,7 +215,7 @@ def _period(
     # a run whose numbers broke keeps the networks it had; the others never see it
     keep = lambda new, old: jnp.where(broken == NEVER, new, old)  # noqa: E731
     episodes = jnp.sum(ended)
-    nobody = jnp.where(episodes > 0, 0.0, jnp.nan) / jnp.maximum(episodes, 1)
+    per_episode = 1.0 / jnp.where(episodes > 0, episodes, jnp.nan)
     after = Run(
         jax.tree.map(keep, learning, run.learning),
         run.learning.params if agent.bootstrap == "double" else None,
@@ -225,12 +227,11 @@ def _period(
         run.episode + E * jnp.sum(ended, axis=0),
         broken,
     )
-    played = jnp.maximum(episodes, 1)
     curve = Curve(
         steps[0] + schedule.refresh,
         episodes,
-        scores / played + nobody,
-        lengths / played + nobody,
+        scores * per_episode,
+        lengths * per_episode,
         jnp.mean(loss),
         epsilon[0],
         broken,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -40,6 +42,14 @@ def one_line(error: Any) -> str:
 def whole(name: str, value: Any, least: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise ValueError(f"{name}={value!r}: give a whole number >= {least}")
+
+
+def unknown(what: str, name: str, choices: Iterable[str]) -> ValueError:
+    """The refusal of a name that is none of the choices."""
+    choices = list(choices)
+    close = difflib.get_close_matches(name, choices, 1)
+    hint = f"did you mean {close[0]!r}?" if close else f"choose from {', '.join(choices)}"
+    return ValueError(f"unknown {what} {name!r}: {hint}")
 
 
 def same_shape(name: str, array: Any, other: str, reference: Any) -> None:

@@ -72,7 +72,7 @@ def block(rng, count, start):
 def test_ring_against_a_list(capacity, count):
     """After any number of blocks the ring holds the newest rows of a list that was never cut."""
     rng = np.random.default_rng(capacity)
-    store = stores.empty(capacity, 1)
+    store = stores.empty(capacity, jnp.zeros(1, jnp.uint8))
     add = jax.jit(stores.add)
     told = []  # (obs, reward, real, terminated)
     for i in range(9):
@@ -97,7 +97,7 @@ def test_ring_against_a_list(capacity, count):
 
 
 def test_in_slots_undoes_in_order():
-    store = stores.empty(11, 1)
+    store = stores.empty(11, jnp.zeros(1, jnp.uint8))
     store = stores.Store(store.rows, jnp.int32(7))
     x = jnp.arange(12)
     np.testing.assert_array_equal(stores.in_slots(store, stores.in_order(store, x)), x)
@@ -116,7 +116,7 @@ def test_pick_takes_real_rows_alike():
 
 
 def test_paths_are_cut_where_the_next_row_was_not_acted_on():
-    rows = stores.empty(5, 1).rows
+    rows = stores.empty(5, jnp.zeros(1, jnp.uint8)).rows
     real = jnp.asarray([True, True, False, True, True, False])
     terminated = jnp.asarray([False, False, False, True, False, False])
     data = stores.trajectory(dataclasses.replace(rows, real=real, terminated=terminated), 0.9)

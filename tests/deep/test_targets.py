@@ -181,7 +181,7 @@ def build(seed, blocks, count=11, policy_length=7):
     """A store filled block by block, and the list of all rows it was ever told; row i went to slot i modulo SLOTS."""
     rng = np.random.default_rng(seed)
     coded = stores.codec(ENV.observation)
-    store, told, done = stores.empty(SLOTS - 1, coded.width), [], 0
+    store, told, done = stores.empty(SLOTS - 1, jnp.zeros(coded.width, jnp.uint8)), [], 0
     draw = lambda: tuple(bool(x) for x in rng.random(3) < 0.2)  # noqa: E731
     current = draw()
     for _ in range(blocks):
@@ -433,7 +433,7 @@ def test_other_policies_come_alike():
     rewards = [0.0, 1.0, 2.0, 4.0, 8.0]
     steps = [Row((True, False, True), 1, reward, True, 1.0, 7 + i) for i, reward in enumerate(rewards)]
     rows = as_rows(steps)
-    ring = add(stores.empty(6, rows.obs.shape[1]), rows, jnp.zeros(5, bool), rows.obs, rows.obs[0])
+    ring = add(stores.empty(6, rows.obs[0]), rows, jnp.zeros(5, bool), rows.obs, rows.obs[0])
     store = jax.tree.map(lambda x: x[None], ring)
     agent = make_agent("dqn", num_policies=2, **SETTINGS)
     params = some_networks(agent, 0)
@@ -476,7 +476,7 @@ def test_against_rlax(terminated):
         for t, obs in enumerate(observations[:-1])
     ]
     rows, last = as_rows(steps), stores.codec(ENV.observation).encode(jnp.asarray(observations[-1]))
-    ring = add(stores.empty(count, rows.obs.shape[1]), rows, jnp.zeros(count, bool), rows.obs, last)
+    ring = add(stores.empty(count, rows.obs[0]), rows, jnp.zeros(count, bool), rows.obs, last)
     run, q_at = for_rlax()
     retrace, peng = run(jax.tree.map(lambda x: x[None], ring))
 

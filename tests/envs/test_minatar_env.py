@@ -137,7 +137,7 @@ def test_one_compilation_and_seeds():
 
 
 def test_bad_input_says_what_is_wrong():
-    with pytest.raises(ValueError, match="unknown game 'pong'; the games are asterix, breakout"):
+    with pytest.raises(ValueError, match="unknown game 'pong': choose from asterix, breakout"):
         minatar.make("pong")
     with pytest.raises(ValueError, match=r"sticky probability must lie in \[0, 1\]"):
         minatar.make("breakout", sticky=1.5)

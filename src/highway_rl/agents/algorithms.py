@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +9,7 @@ from highway_rl.agents.dqn import DQN
 from highway_rl.core import table1, targets
 from highway_rl.core.backup import TO_END
 from highway_rl.core.targets import TargetRule
+from highway_rl.validate import unknown
 
 Maker = Callable[..., tuple[TargetRule, dict[str, Any]]]
 
@@ -97,17 +97,22 @@ ALGORITHMS: dict[str, Maker] = {
 
 
 def make_rule(name: str, **options: Any) -> tuple[TargetRule, dict[str, Any]]:
-    """The rule of a named algorithm, and the settings that belong to it. `options`: n, depths, alpha, lam, k."""
+    """The rule of a named algorithm, and the settings that belong to it. `options`: n, depths, alpha, lam, k; the depth
+    "end" is TO_END."""
     if name not in ALGORITHMS:
-        close = difflib.get_close_matches(name, ALGORITHMS, 1)
-        hint = f"did you mean {close[0]!r}?" if close else f"choose from {', '.join(ALGORITHMS)}"
-        raise ValueError(f"unknown algorithm {name!r}: {hint}")
+        raise unknown("algorithm", name, ALGORITHMS)
     maker = ALGORITHMS[name]
     allowed = maker.__code__.co_varnames[: maker.__code__.co_argcount]
     for option in options:
         if option not in allowed:
             raise ValueError(f"{name} has no option {option!r}: it takes {', '.join(allowed) or 'none'}")
-    return maker(**options)
+    return maker(**{option: _depths(value) for option, value in options.items()})
+
+
+def _depths(value: Any) -> Any:
+    if isinstance(value, (tuple, list)):
+        return tuple(_depths(one) for one in value)
+    return TO_END if value == "end" else value
 
 
 def make_agent(name: str, *, rule: dict[str, Any] | None = None, **settings: Any) -> DQN:

@@ -18,6 +18,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from highway_rl.agents import networks
 from highway_rl.agents.grouping import combine_by_policy
+from highway_rl.agents.settings import check_agent
 from highway_rl.core.backup import combine_returns
 from highway_rl.core.bootstrap import Double, EpsilonGreedy, Greedy, maxmin
 from highway_rl.core.targets import TargetRule, Trajectory, sampled_returns, soft_highway
@@ -53,8 +54,6 @@ class DQN:
     optimizer: Any = static(default=centred_rmsprop)
 
     def __post_init__(self) -> None:
-        from highway_rl.agents.settings import check_agent
-
         check_agent(self)
 
     @property

@@ -23,6 +23,9 @@ from highway_rl.types import Env
 
 MakeNetwork = Callable[[Env, PRNGKeyArray], Any]
 
+BAND = 2
+"""Rows of features that one matrix product makes at a time, where the whole store goes through a network."""
+
 
 class Linear(eqx.Module):
     """x·W + b with He-normal weights and zero bias, as in the code the paper builds on."""
@@ -84,6 +87,12 @@ def split(obs: PyTree) -> tuple[list[Array], list[Array]]:
     return [x for x in leaves if x.ndim == 3], [x.reshape(-1).astype(jnp.float32) for x in leaves if x.ndim != 3]
 
 
+def dense(hidden: Sequence[Linear], head: Linear | Dueling, y: Float[Array, "f"]) -> Float[Array, "a"]:
+    for layer in hidden:
+        y = jax.nn.relu(layer(y))
+    return head(y)
+
+
 class BoardNetwork(eqx.Module):
     """Convolutions on the boards, the other parts of the observation beside their features, dense layers, a head."""
 
@@ -123,44 +132,54 @@ class BoardNetwork(eqx.Module):
         (x,), others = split(obs)
         for layer, window in zip(self.convolutions, self.windows, strict=True):
             x = jax.nn.relu(convolve(layer, x, *window))
-        return self.dense(jnp.concatenate([x.reshape(-1), *others]))
-
-    def dense(self, y: Float[Array, "f"]) -> Float[Array, "a"]:
-        for layer in self.hidden:
-            y = jax.nn.relu(layer(y))
-        return self.head(y)
+        return dense(self.hidden, self.head, jnp.concatenate([x.reshape(-1), *others]))
 
     def prepared(self) -> BoardNetwork | SmallBoards:
-        """The same function, faster on many small boards: there a GPU prefers one large matrix product per
-        convolution to the traffic of cutting every board into windows."""
+        """The same function, faster on many small boards: there a GPU prefers large matrix products to the traffic of
+        cutting every board into windows."""
         if len(self.convolutions) > 1 or self.shape[0] * self.shape[1] > 144:
             return self
-        layer = self.convolutions[0]
-        return SmallBoards(self, unrolled(layer.weight, layer.bias, self.shape, *self.windows[0]))
+        return SmallBoards(self)
 
 
 class SmallBoards(eqx.Module):
-    """A `BoardNetwork` with its convolution written out as a matrix; only GPUs use it."""
+    """A `BoardNetwork` with its convolution written out as a matrix that maps a band of the board's rows to
+    `BAND` rows of features: more arithmetic than window by window, and fewer bytes. Only GPUs use it."""
 
     network: BoardNetwork
-    matrix: Float[Array, "board features"]
+    matrix: Float[Array, "band features"]
+    first: Float[Array, "features hidden"]
+    beside: Float[Array, "others hidden"]
+
+    def __init__(self, network: BoardNetwork) -> None:
+        self.network = network
+        (layer,), (window,) = network.convolutions, network.windows
+        self.matrix = unrolled(layer.weight, layer.bias, (self.rows[0], *network.shape[1:]), *window)
+        features = self.rows[2] * self.matrix.shape[1]
+        self.first, self.beside = jnp.split(network.hidden[0].weight, [features])
+
+    @property
+    def rows(self) -> tuple[int, int, int]:
+        """Rows of the board in a band, rows from one band to the next, number of bands."""
+        (size, stride) = self.network.windows[0]
+        found = (self.network.shape[0] - size) // stride + 1
+        band = max(b for b in range(1, BAND + 1) if found % b == 0)
+        return stride * (band - 1) + size, stride * band, found // band
 
     def __call__(self, obs: PyTree) -> Float[Array, "a"]:
-        def product(obs: PyTree) -> Float[Array, "a"]:
-            (x,), others = split(obs)
-            one = jnp.arange(self.matrix.shape[0] - x.size) == 0
-            x = jnp.concatenate([x.reshape(-1), one.astype(x.dtype)]).astype(jnp.float32)
-            first, *rest = self.network.hidden
-            x = jax.nn.relu(x @ self.matrix)
-            y = x @ first.weight[: x.size] + first.bias
-            if others:
-                y = y + jnp.concatenate(others) @ first.weight[x.size :]
-            y = jax.nn.relu(y)
-            for layer in rest:
-                y = jax.nn.relu(layer(y))
-            return self.network.head(y)
+        return jax.lax.platform_dependent(obs, cpu=lambda o: self.network(o), default=self.by_bands)
 
-        return jax.lax.platform_dependent(obs, cpu=lambda o: self.network(o), default=product)
+    def by_bands(self, obs: PyTree) -> Float[Array, "a"]:
+        (x,), others = split(obs)
+        height, step, count = self.rows
+        bands = jnp.stack([x[i * step : i * step + height].reshape(-1) for i in range(count)])
+        one = jnp.arange(self.matrix.shape[0] - bands.shape[1]) == 0
+        bands = jnp.concatenate([bands, jnp.tile(one.astype(x.dtype), (count, 1))], axis=1)
+        y = jax.nn.relu(bands.astype(jnp.float32) @ self.matrix).reshape(-1) @ self.first
+        if others:
+            y = y + jnp.concatenate(others) @ self.beside
+        first, *rest = self.network.hidden
+        return dense(rest, self.network.head, jax.nn.relu(y + first.bias))
 
 
 def unrolled(
@@ -194,9 +213,7 @@ class FlatNetwork(eqx.Module):
 
     def __call__(self, obs: PyTree) -> Float[Array, "a"]:
         y = jnp.concatenate([jnp.asarray(leaf, jnp.float32).reshape(-1) for leaf in jax.tree.leaves(obs)])
-        for layer in self.hidden:
-            y = jax.nn.relu(layer(y))
-        return self.head(y)
+        return dense(self.hidden, self.head, y)
 
 
 def split_shapes(observation: PyTree) -> tuple[list[tuple[int, ...]], list[int]]:

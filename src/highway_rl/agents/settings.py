@@ -7,18 +7,18 @@ from typing import Any
 import numpy as np
 
 from highway_rl.core.bootstrap import Greedy
-from highway_rl.core.checks import is_concrete
+from highway_rl.core.checks import check_unit_interval, is_concrete
+from highway_rl.validate import whole
 
 
 def check_agent(agent: Any) -> None:
-    _range("discount", agent.discount, 0, 1)
-    _range("epsilon_start", agent.epsilon_start, 0, 1)
-    _range("epsilon_end", agent.epsilon_end, 0, 1)
+    for name in ("discount", "epsilon_start", "epsilon_end"):
+        check_unit_interval(name, getattr(agent, name))
     _above("epsilon_steps", agent.epsilon_steps)
     _above("learning_rate", agent.learning_rate)
     _above("max_gradient", agent.max_gradient)
     for name in ("num_networks", "batch_size", "num_policies"):
-        _whole(name, getattr(agent, name), 1)
+        whole(name, getattr(agent, name), 1)
     _among("bootstrap", agent.bootstrap, "greedy", "epsilon-greedy", "double")
     _among("loss", agent.loss, "huber", "squared")
     _among("policy_is", agent.policy_is, "refresh", "episode")
@@ -32,9 +32,9 @@ def check_agent(agent: Any) -> None:
 
 def check_schedule(schedule: Any) -> None:
     for name in ("capacity", "refresh", "num_envs"):
-        _whole(name, getattr(schedule, name), 1)
-    _whole("start", schedule.start, 0)
-    _whole("steps", schedule.steps, 1)
+        whole(name, getattr(schedule, name), 1)
+    whole("start", schedule.start, 0)
+    whole("steps", schedule.steps, 1)
     _above("updates_per_step", schedule.updates_per_step)
     if schedule.capacity < schedule.refresh:
         raise ValueError(
@@ -62,19 +62,9 @@ def check_together(agent: Any, schedule: Any) -> None:
         raise ValueError(f"capacity={schedule.capacity}: it must be at least the batch, {agent.batch_size}")
 
 
-def _range(name: str, value: Any, low: float, high: float) -> None:
-    if is_concrete(value) and not np.all((np.asarray(value) >= low) & (np.asarray(value) <= high)):
-        raise ValueError(f"{name}={value!r}: give a number in [{low}, {high}]")
-
-
 def _above(name: str, value: Any) -> None:
     if is_concrete(value) and not np.all(np.asarray(value) > 0):
         raise ValueError(f"{name}={value!r}: give a number > 0")
-
-
-def _whole(name: str, value: Any, low: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < low:
-        raise ValueError(f"{name}={value!r}: give a whole number >= {low}")
 
 
 def _among(name: str, value: Any, *allowed: str) -> None:

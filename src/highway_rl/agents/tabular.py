@@ -27,6 +27,7 @@ from highway_rl.core.bootstrap import EpsilonGreedy, EvenlyGreedy, Greedy, value
 from highway_rl.core.checks import check_unit_interval
 from highway_rl.core.targets import TargetRule, Trajectory, targets
 from highway_rl.types import DiscreteEnv, record, static
+from highway_rl.validate import unknown
 
 
 @record
@@ -247,5 +248,5 @@ METHODS: dict[str, Callable[..., TabularAgent]] = {
 
 def make_agent(method: str, horizon: int, **settings: Any) -> TabularAgent:
     if method not in METHODS:
-        raise ValueError(f"unknown method {method!r}: choose from {', '.join(METHODS)}")
+        raise unknown("method", method, METHODS)
     return METHODS[method](horizon, **settings)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -62,7 +61,7 @@ def make_task(name: str, **options: Any) -> DiscreteEnv:
     6
     """
     if name not in TASKS:
-        raise ValueError(f"unknown task {name!r}: choose from {', '.join(TASKS)}")
+        raise validate.unknown("task", name, TASKS)
     _check_options(name, TASKS[name], options)
     return TASKS[name](**options)
 
@@ -89,9 +88,7 @@ def make_learnable(name: str, **options: Any) -> Env:
         raise ValueError(
             f"{name} is a model to solve, not an environment to learn: choose from {', '.join(learnable())}"
         )
-    close = difflib.get_close_matches(name, learnable(), 1)
-    hint = f"; did you mean {close[0]!r}?" if close else f": choose from {', '.join(learnable())}"
-    raise ValueError(f"unknown environment {name!r}{hint}")
+    raise validate.unknown("environment", name, learnable())
 
 
 def _check_options(name: str, made_by: Callable[..., Any], options: dict[str, Any], *others: str) -> None:
@@ -114,9 +111,7 @@ def make(name: str, **options: Any) -> Any:
     if name in TASKS:
         raise ValueError(f"{name} is a task to learn, not a model to solve: choose from {', '.join(names())}")
     if name not in MODELS:
-        close = difflib.get_close_matches(name, names(), 1)
-        hint = f"; did you mean {close[0]!r}?" if close else f": choose from {', '.join(names())}"
-        raise ValueError(f"unknown environment {name!r}{hint}")
+        raise validate.unknown("environment", name, names())
     generator, default = MODELS[name]
     discount = options.pop("discount", default)
     _check_options(name, generator, options, "discount")

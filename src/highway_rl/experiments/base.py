@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from highway_rl.provenance import provenance
+from highway_rl.validate import unknown, whole
 
 Scale = Literal["smoke", "quick", "paper"]
 Row = dict[str, Any]
@@ -66,7 +67,7 @@ def experiments() -> dict[str, Experiment]:
 def find(name: str) -> Experiment:
     known = experiments()
     if name not in known:
-        raise ValueError(f"unknown experiment {name!r}: choose from {', '.join(known)}")
+        raise unknown("experiment", name, known)
     return known[name]
 
 
@@ -86,12 +87,10 @@ def run(
     the file has already, if the same code, scale and seed made them.
     """
     if scale not in ("smoke", "quick", "paper"):
-        raise ValueError(f"unknown scale {scale!r}: choose from smoke, quick, paper")
-    if seed < 0:
-        raise ValueError(f"seed={seed}: give a whole number >= 0")
+        raise unknown("scale", scale, ("smoke", "quick", "paper"))
+    whole("seed", seed, 0)
     workers = experiment.workers(scale) if workers is None else workers
-    if workers < 1:
-        raise ValueError(f"workers={workers}: give a whole number >= 1")
+    whole("workers", workers, 1)
     cells = experiment.cells(scale, seed)
     path = out / f"{experiment.name}.csv"
     facts = provenance(experiment=experiment.name, scale=scale, seed=seed, cells=len(cells), workers=workers)

@@ -20,6 +20,7 @@ from highway_rl.mdp import MDP, SparseMDP
 from highway_rl.solvers.classic import gauss_seidel, policy_iteration, value_iteration
 from highway_rl.solvers.highway import highway_value_iteration
 from highway_rl.solvers.loop import Queries, Solution
+from highway_rl.validate import unknown
 
 __all__ = [
     "ALIASES",
@@ -60,5 +61,5 @@ def solve(
     """
     name = ALIASES.get(method, method)
     if name not in METHODS:
-        raise ValueError(f"unknown method {method!r}: choose from {', '.join(METHODS)}")
+        raise unknown("method", method, METHODS)
     return METHODS[name](mdp, tol=tol, **options)
