@@ -167,7 +167,7 @@ class SmallBoards(eqx.Module):
         return stride * (band - 1) + size, stride * band, found // band
 
     def __call__(self, obs: PyTree) -> Float[Array, "a"]:
-        return jax.lax.platform_dependent(obs, cpu=lambda o: self.network(o), default=self.by_bands)
+        return jax.lax.platform_dependent(obs, cpu=lambda o: self.network(o), default=lambda o: self.by_bands(o))
 
     def by_bands(self, obs: PyTree) -> Float[Array, "a"]:
         (x,), others = split(obs)
