@@ -105,7 +105,7 @@ def test_seeds_together_are_seeds_alone():
             np.testing.assert_allclose(a[i], b, rtol=1e-4, atol=1e-5)
         np.testing.assert_array_equal(together.store.rows.reward[i], alone.store.rows.reward)
     assert not np.array_equal(together.store.rows.action[0], together.store.rows.action[1])
-    assert not np.array_equal(together.learning.params.head.weight[0], together.learning.params.head.weight[1])
+    assert not np.array_equal(together.learning.params.small[0], together.learning.params.small[1])
 
 
 def test_settings_are_leaves():
@@ -205,13 +205,13 @@ def test_broken_numbers_stop_one_run_only():
     hit = broken < 10**9
     assert hit.any()
     assert not hit.all()
-    assert np.isfinite(runs.learning.params.head.weight).all()
+    assert np.isfinite(runs.learning.params.small).all()
     rewards, born = np.asarray(runs.store.rows.reward)[:, 0], np.asarray(runs.store.rows.born)[:, 0]
     for i in np.flatnonzero(hit):
         assert broken[i] == born[i][np.isnan(rewards[i])].min()
-    alone = jax.jit(lambda k: train(env, agent, plan, k)[0].learning.params.head.weight)
+    alone = jax.jit(lambda k: train(env, agent, plan, k)[0].learning.params.small)
     for i in np.flatnonzero(~hit)[:2]:
-        np.testing.assert_allclose(runs.learning.params.head.weight[i], alone(keys[i]), rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(runs.learning.params.small[i], alone(keys[i]), rtol=1e-4, atol=1e-5)
 
 
 def test_maxmin_takes_the_smallest_network_and_updates_one():
@@ -225,7 +225,7 @@ def test_maxmin_takes_the_smallest_network_and_updates_one():
     ]
     np.testing.assert_allclose(dqn.q_values(agent, env, learning.params, obs), np.min(each, axis=0), rtol=1e-6)
     new, _, _ = dqn.update(agent, env, learning, jnp.int32(1), obs, jnp.zeros(21, jnp.int32), jnp.ones(21))
-    same = [np.array_equal(new.params.head.weight[i], learning.params.head.weight[i]) for i in range(3)]
+    same = [np.array_equal(new.params.small[i], learning.params.small[i]) for i in range(3)]
     assert same == [True, False, True]
 
 
@@ -237,7 +237,7 @@ def test_a_network_of_ones_own():
 
     env = dataclasses.replace(probes.two_steps())
     run, _ = finish(DQN(network=mine), env)
-    assert np.isfinite(run.learning.params.layers[0].weight).all()
+    assert np.isfinite(run.learning.params.small).all()
 
 
 def test_late_reward_needs_the_highway():

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
@@ -61,41 +62,59 @@ class DQN:
         return self.rule if isinstance(self.rule, tuple) else (self.rule,)
 
 
+class Weights(NamedTuple):
+    """The numbers of a network: its large arrays, and all others as one vector, since a GPU pays for each array."""
+
+    large: list[Float[Array, "..."]]
+    small: Float[Array, "n"]
+
+
 class Learning(NamedTuple):
     """What learning changes: k networks stacked along a first axis, and their optimisers."""
 
-    params: PyTree
+    params: Weights
     moments: PyTree
+
+
+SMALL = 2**16
+"""Most numbers in an array that is gathered with others."""
 
 
 def start(agent: DQN, env: Env, key: PRNGKeyArray) -> Learning:
     """Fresh networks."""
-    params = jax.vmap(lambda k: eqx.partition(agent.network(env, k), eqx.is_inexact_array)[0])(
-        jax.random.split(key, agent.num_networks)
-    )
+
+    def one(key: PRNGKeyArray) -> Weights:
+        leaves = jax.tree.leaves(eqx.filter(agent.network(env, key), eqx.is_inexact_array))
+        small = [x.reshape(-1) for x in leaves if x.size <= SMALL]
+        return Weights([x for x in leaves if x.size > SMALL], jnp.concatenate([jnp.zeros(0, jnp.float32), *small]))
+
+    params = jax.vmap(one)(jax.random.split(key, agent.num_networks))
     return Learning(params, jax.vmap(agent.optimizer().init)(params))
 
 
-def _shape(agent: DQN, env: Env) -> Any:
-    """The network without its numbers."""
-    return eqx.partition(agent.network(env, jax.random.key(0)), eqx.is_inexact_array)[1]
+def network(agent: DQN, env: Env, weights: Weights) -> Any:
+    """The module these numbers make: observation in, q[a] out."""
+    like, rest = eqx.partition(agent.network(env, jax.random.key(0)), eqx.is_inexact_array)
+    leaves, structure = jax.tree.flatten(like)
+    cuts = np.cumsum([x.size for x in leaves if x.size <= SMALL])
+    large, small = iter(weights.large), iter(jnp.split(weights.small, cuts[:-1]))
+    found = [next(large if x.size > SMALL else small).reshape(x.shape).astype(x.dtype) for x in leaves]
+    return eqx.combine(jax.tree.unflatten(structure, found), rest)
 
 
-def q_values(agent: DQN, env: Env, params: PyTree, obs: PyTree) -> Float[Array, "t a"]:
+def q_values(agent: DQN, env: Env, params: Weights, obs: PyTree) -> Float[Array, "t a"]:
     """The smallest of the k networks' values at each of t observations: Maxmin's, taken before anything else."""
-    net = _shape(agent, env)
-    each = lambda p: jax.vmap(eqx.combine(p, net))(obs)  # noqa: E731
+    each = lambda p: jax.vmap(network(agent, env, p))(obs)  # noqa: E731
     if agent.num_networks == 1:
         return each(jax.tree.map(lambda x: x[0], params))
     return jnp.asarray(maxmin(jax.vmap(each)(params)))
 
 
-def prepared(agent: DQN, env: Env, params: PyTree) -> Callable[[PyTree], Float[Array, "t a"]]:
+def prepared(agent: DQN, env: Env, params: Weights) -> Callable[[PyTree], Float[Array, "t a"]]:
     """`q_values` for many observations: networks that can, get ready first."""
-    net = _shape(agent, env)
 
-    def each(p: PyTree) -> Any:
-        whole = eqx.combine(p, net)
+    def each(p: Weights) -> Any:
+        whole = network(agent, env, p)
         return getattr(whole, "prepared", lambda: whole)()
 
     ready = eqx.filter_vmap(each)(params)
@@ -155,14 +174,6 @@ def loss(agent: DQN, q: Float[Array, "b a"], action: Int[Array, "b"], target: Fl
     return jnp.mean(each)
 
 
-def norm(tree: PyTree) -> Float[Array, ""]:
-    """The length of all leaves as one vector. Small leaves are gathered first: a GPU pays for each reduction."""
-    leaves = [x.reshape(-1) for x in jax.tree.leaves(tree)]
-    large = [x for x in leaves if x.size > 2**16]
-    small = [jnp.concatenate([x for x in leaves if x.size <= 2**16])] if len(large) < len(leaves) else []
-    return jnp.sqrt(sum(jnp.sum(jnp.square(x)) for x in large + small))
-
-
 def update(
     agent: DQN,
     env: Env,
@@ -183,15 +194,15 @@ def update(
     params, moments = jax.tree.map(take, (learning.params, learning.moments))
     passengers = jax.tree.leaves(obs)[0].shape[0] - action.shape[0]
 
-    def error(params: PyTree) -> tuple[Float[Array, ""], Float[Array, "p a"]]:
+    def error(params: Weights) -> tuple[Float[Array, ""], Float[Array, "p a"]]:
         rows = obs if one else jax.tree.map(lambda x: x[passengers:], obs)
-        q = jax.vmap(eqx.combine(params, _shape(agent, env)))(rows)
+        q = jax.vmap(network(agent, env, params))(rows)
         return loss(agent, q[-action.shape[0] :], action, target), q[:passengers]
 
     (value, q), gradient = jax.value_and_grad(error, has_aux=True)(params)
     if not one and passengers:
         q = q_values(agent, env, learning.params, jax.tree.map(lambda x: x[:passengers], obs))
-    shrink = jnp.minimum(1.0, agent.max_gradient / jnp.maximum(norm(gradient), 1e-12))
+    shrink = jnp.minimum(1.0, agent.max_gradient / jnp.maximum(optax.tree.norm(gradient), 1e-12))
     change, moments = agent.optimizer().update(jax.tree.map(lambda g: g * shrink, gradient), moments, params)
     params = jax.tree.map(lambda p, c: p + agent.learning_rate * c, params, change)
     return Learning(*jax.tree.map(put, tuple(learning), (params, moments))), value, q

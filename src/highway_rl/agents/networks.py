@@ -23,7 +23,7 @@ from highway_rl.types import Env
 
 MakeNetwork = Callable[[Env, PRNGKeyArray], Any]
 
-BAND = 2
+BAND = 4
 """Rows of features that one matrix product makes at a time, where the whole store goes through a network."""
 
 
@@ -132,7 +132,9 @@ class BoardNetwork(eqx.Module):
         (x,), others = split(obs)
         for layer, window in zip(self.convolutions, self.windows, strict=True):
             x = jax.nn.relu(convolve(layer, x, *window))
-        return dense(self.hidden, self.head, jnp.concatenate([x.reshape(-1), *others]))
+        features = jnp.concatenate([x.reshape(-1), *others])
+        # left alone, XLA would split the product with these features into one for each part
+        return dense(self.hidden, self.head, jax.lax.optimization_barrier(features) if others else features)
 
     def prepared(self) -> BoardNetwork | SmallBoards:
         """The same function, faster on many small boards: there a GPU prefers large matrix products to the traffic of

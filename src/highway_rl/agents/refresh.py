@@ -16,7 +16,7 @@ from highway_rl.agents.grouping import Group, hash_rows
 from highway_rl.store import Store
 from highway_rl.types import Env
 
-ROWS_AT_ONCE = 1000
+ROWS_AT_ONCE = 2000
 """Rows of the store that go through the network together: bounds the memory of a refresh."""
 
 
