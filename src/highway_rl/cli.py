@@ -77,16 +77,28 @@ class Run(Debug):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Plot(Debug):
-    """Draw an experiment's figures again from its stored rows."""
+    """Draw figures again from stored rows: those of an experiment, or of a training folder.
 
-    experiment: Annotated[Positional[str], arg(metavar="EXPERIMENT")]
-    """Its name, as `highway-rl list` shows it."""
+    highway-rl plot multi-room
+
+    highway-rl plot results/asterix-delay
+    """
+
+    experiment: Annotated[Positional[str], arg(metavar="EXPERIMENT or DIR")]
+    """Its name, as `highway-rl list` shows it; or a folder that `highway-rl train` wrote."""
     out: Path = Path("results")
     """Folder that holds the CSV, and gets the figures."""
 
     def __call__(self) -> None:
         from highway_rl.experiments import base, claims
 
+        if (Path(self.experiment) / "metrics.csv").exists():
+            from highway_rl.curves import draw
+
+            if (path := draw(Path(self.experiment))) is None:
+                raise ValueError(f"{self.experiment} cannot be drawn: it has no rows, or matplotlib is not installed")
+            print(f"figure: {path}")
+            return
         experiment = base.find(self.experiment)
         stored = self.out / f"{experiment.name}.csv"
         rows, _ = base.read_rows(stored)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import csv
+import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from highway_rl import figures
 
 
 def read(folder: Path) -> list[dict[str, Any]]:
@@ -22,48 +26,94 @@ def read(folder: Path) -> list[dict[str, Any]]:
 
 
 def draw(folder: Path) -> Path | None:
-    """`curves.png` from `metrics.csv`; None where there is nothing to draw or matplotlib is not installed."""
+    """`curves.png` from `metrics.csv` and, where it is there, `evaluation.json`; None without matplotlib or rows."""
+    rows = read(folder)
+    algos = list(dict.fromkeys(r["algo"] for r in rows))
+    panels: list[Callable[[Any, list[dict[str, Any]], list[str]], None]] = [scores]
+    if greedy := _evaluation(folder):
+        panels.append(lambda axis, _, names: final(axis, greedy, names))
+    if any(depths(rows, algo, "won_") for algo in algos):
+        panels.append(winners)
+    if any(depths(rows, algo, "open_") for algo in algos):
+        panels.append(gates)
+    panels.append(bias)
     try:
-        import matplotlib
-
-        matplotlib.use("Agg")
-        import matplotlib.pyplot as plt
+        figure, axes = figures.axes(len(panels), _title(folder), columns=min(3, len(panels)), size=(4.6, 3.4))
     except ImportError:
         return None
-    rows = read(folder)
     if not rows:
         return None
-    algos = list(dict.fromkeys(r["algo"] for r in rows))
-    choosing = any(won_columns(rows, algo) for algo in algos)  # without several depths there is nothing to choose
-    figure, axes = plt.subplots(1, 2 + choosing, figsize=(9 + 4 * choosing, 3.6), layout="constrained")
-    left, middle, right = axes[0], axes[1], axes[-1]
-    for i, algo in enumerate(algos):
-        step, scores = curve(rows, algo, "score")
-        colour = f"C{i}"
-        left.plot(step, mean(scores), color=colour, label=algo)
-        left.fill_between(step, *band(scores), color=colour, alpha=0.15, lw=0)
-        step, bias = curve(rows, algo, "bias")
-        right.plot(step, mean(bias), color=colour, label=algo)
-        for column, style in zip(won_columns(rows, algo), ("-", "--", ":", "-."), strict=False):
-            step, won = curve(rows, algo, column)
-            name = column.removeprefix("won_")
-            name = "1-step (gate shut)" if name == "gate" else f"{name}-step" if name != "end" else "to the end"
-            middle.plot(step, mean(won), style, color=colour, label=f"{algo}: {name}")
-    left.set(title="score of training episodes", xlabel="step", ylabel="mean; band: least to largest seed")
-    if choosing:
-        middle.set(
-            title="which return was the largest", xlabel="step", ylabel="share of stored steps", ylim=(-0.03, 1.03)
-        )
-    right.set(title="target minus what really followed", xlabel="step")
-    right.axhline(0, color="0.6", lw=0.8, zorder=0)
-    for axis in axes:
+    for axis, panel in zip(axes, panels, strict=True):
+        panel(axis, rows, algos)
         if axis.get_legend_handles_labels()[0]:
-            axis.legend(fontsize=7, frameon=False)
-        axis.spines[["top", "right"]].set_visible(False)
-    path = folder / "curves.png"
-    figure.savefig(path, dpi=120)
-    plt.close(figure)
-    return path
+            figures.legend(axis)
+    return figures.save(figure, folder / "curves.png")
+
+
+def scores(axis: Any, rows: list[dict[str, Any]], algos: list[str]) -> None:
+    for i, algo in enumerate(algos):
+        step, found = curve(rows, algo, "score")
+        axis.plot(step, mean(found), color=f"C{i}", label=algo)
+        axis.fill_between(step, *band(found), color=f"C{i}", alpha=0.15, lw=0)
+    axis.set(title="Score of training episodes", xlabel="step", ylabel="mean; band: least to largest seed")
+
+
+def final(axis: Any, greedy: list[dict[str, Any]], algos: list[str]) -> None:
+    for i, algo in enumerate(algos):
+        each = [row["score"] for row in greedy if row["algo"] == algo]
+        axis.bar(i, np.mean(each) if each else np.nan, color=f"C{i}", alpha=0.35)
+        axis.plot([i] * len(each), each, "o", ms=3, color=f"C{i}")
+    axis.set(title="Greedy episodes with the final networks", ylabel="mean; a dot is a seed")
+    axis.set_xticks(range(len(algos)), [algo.replace("-dqn", "").replace("-", "\n") for algo in algos], fontsize=8)
+
+
+def winners(axis: Any, rows: list[dict[str, Any]], algos: list[str]) -> None:
+    _per_depth(axis, rows, algos, "won_")
+    axis.set(title="Which return was the largest", xlabel="step", ylabel="share of stored steps", ylim=(-0.03, 1.03))
+
+
+def gates(axis: Any, rows: list[dict[str, Any]], algos: list[str]) -> None:
+    _per_depth(axis, rows, algos, "open_")
+    axis.set(title="Where the gate is open (or would be)", xlabel="step", ylabel="share of stored steps", yscale="log")
+
+
+def bias(axis: Any, rows: list[dict[str, Any]], algos: list[str]) -> None:
+    for i, algo in enumerate(algos):
+        step, found = curve(rows, algo, "bias")
+        axis.plot(step, mean(found), color=f"C{i}")
+    axis.axhline(0, color="0.6", lw=0.8, zorder=0)
+    axis.set(title="Target minus what really followed", xlabel="step", ylabel="mean over the store; colours as above")
+
+
+def _per_depth(axis: Any, rows: list[dict[str, Any]], algos: list[str], prefix: str) -> None:
+    for i, algo in enumerate(algos):
+        for column, style in zip(depths(rows, algo, prefix), ("-", "--", ":", "-."), strict=False):
+            step, found = curve(rows, algo, column)
+            axis.plot(step, mean(found), style, color=f"C{i}", label=f"{algo}: {_named(column.removeprefix(prefix))}")
+
+
+def _named(depth: str) -> str:
+    return {"gate": "1-step (gate shut)", "end": "to the end"}.get(depth, f"{depth}-step")
+
+
+def depths(rows: list[dict[str, Any]], algo: str, prefix: str) -> list[str]:
+    """The columns of the depths this algorithm looks at; who wins is a question where there are several."""
+    mine = [r for r in rows if r["algo"] == algo]
+    found = [k for k in mine[0] if k.startswith(prefix) and any(not np.isnan(r[k]) for r in mine)]
+    found = [k for k in found if k != f"{prefix}1"]  # the 1-step return is the gate's own
+    return found if prefix == "open_" or len(found) > 2 else []
+
+
+def _evaluation(folder: Path) -> list[dict[str, Any]]:
+    path = folder / "evaluation.json"
+    return json.loads(path.read_text(encoding="utf-8"))["scores"] if path.exists() else []
+
+
+def _title(folder: Path) -> str:
+    path = folder / "config.json"
+    config = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    delay = config.get("env", {}).get("delay")
+    return f"{config.get('task', folder.name)}" + (f", delay {delay}" if delay else "")
 
 
 def mean(found: np.ndarray) -> np.ndarray:
@@ -87,10 +137,3 @@ def curve(rows: list[dict[str, Any]], algo: str, column: str) -> tuple[np.ndarra
     for r in mine:
         found[seeds.index(r["seed"]), steps.index(r["step"])] = r.get(column, np.nan)
     return np.asarray(steps), found
-
-
-def won_columns(rows: list[dict[str, Any]], algo: str) -> list[str]:
-    """The columns of the depths this algorithm looks at, if it looks at more than one."""
-    mine = [r for r in rows if r["algo"] == algo]
-    found = [k for k in mine[0] if k.startswith("won_") and any(not np.isnan(r[k]) for r in mine)]
-    return found if len(found) > 1 and algo not in ("dqn", "double-dqn", "maxmin-dqn") else []

@@ -143,16 +143,17 @@ def fit(
     go = jax.jit(jax.vmap(more, in_axes=(0, 0, None, None)), donate_argnums=1)
     if resume and out is None:
         raise ValueError("resuming needs the folder of the run")
-    period, learn_from, run = _restore(config, s, start, out) if resume and out else (0, 0, start())
+    period, learn_from, run, pending = _restore(config, s, start, out) if resume and out else (0, 0, start(), [])
     metrics = Metrics(out, s.labels, s.agent, from_step=period * s.schedule.refresh if resume else None)
-    saved, pending = period, []
+    saved = period
     stopped: list[dict[str, Any]] = []
     step = period * s.schedule.refresh
 
     def save() -> None:
         nonlocal saved
         if out is not None and period > saved:
-            _save(config, s, out, run, period, min((x["checkpoint"] for x in stopped), default=-1))
+            facts = {"period": period, "pending": [[x.tolist() for x in c[:5]] for c in pending]}
+            _save(config, s, out, run, facts, min((x["checkpoint"] for x in stopped), default=-1))
             saved = period
 
     begun = time.perf_counter()
@@ -209,27 +210,26 @@ def _saved(config: Config, run: train.Run) -> Any:
     return run if config.save_store else (*run[:2], *run[3:])
 
 
-def _save(config: Config, s: Setup, out: Path, run: train.Run, period: int, pinned: int) -> None:
-    step = period * s.schedule.refresh
+def _save(config: Config, s: Setup, out: Path, run: train.Run, facts: dict[str, Any], pinned: int) -> None:
+    step = facts["period"] * s.schedule.refresh
     try:
-        checkpoint.save(
-            out / "checkpoints", step, _saved(config, run), {"period": period}, keep=config.keep, pinned=pinned
-        )
+        checkpoint.save(out / "checkpoints", step, _saved(config, run), facts, keep=config.keep, pinned=pinned)
     except OSError as error:
         warnings.warn(f"no checkpoint at step {step}: {error}; the ones before are in place", stacklevel=2)
 
 
-def _restore(config: Config, s: Setup, start: Any, out: Path) -> tuple[int, int, train.Run]:
-    """Period to go on with, the period to learn from, and the state of all runs."""
+def _restore(config: Config, s: Setup, start: Any, out: Path) -> tuple[int, int, train.Run, list[train.Curve]]:
+    """Period to go on with, the period to learn from, the state of all runs, and periods not yet reported."""
     path, facts = checkpoint.latest(out / "checkpoints")
     empty = jax.eval_shape(start)
     loaded = checkpoint.load(path, _saved(config, empty))
     period = int(facts["period"])
+    pending = [train.Curve(*map(np.asarray, c), None, None, None) for c in facts["pending"]]  # type: ignore[arg-type]
     if config.save_store:
-        return period, 0, loaded
+        return period, 0, loaded, pending
     run = train.Run._make((*loaded[:2], None, *loaded[2:]))
     store = jax.vmap(lambda obs: train.new_store(s.env, s.schedule, obs))(run.env.obs)
-    return period, period + math.ceil(s.schedule.start / s.schedule.refresh), run._replace(store=store)
+    return period, period + math.ceil(s.schedule.start / s.schedule.refresh), run._replace(store=store), pending
 
 
 def write_config(config: Config, out: Path) -> None:

@@ -27,7 +27,7 @@ CONFIG = runs.Config(
     env={"length": 6},
     schedule={"steps": 1_200, "capacity": 500, "start": 100, "refresh": 100},
     network="mlp",
-    report_every=100,
+    report_every=300,  # neither checkpoints nor stops fall on reports
     checkpoint_every=100,
     episodes=5,
 )
@@ -188,7 +188,7 @@ def test_what_is_written(whole):
     _, out = whole
     with (out / "metrics.csv").open() as file:
         rows = list(csv.DictReader(file))
-    assert len(rows) == 12 * 4
+    assert len(rows) == 4 * 4
     assert {(r["algo"], r["seed"]) for r in rows} == {(a, s) for a in CONFIG.algos for s in ("0", "1")}
     last = [r for r in rows if r["algo"] == "soft-highway-dqn"][-1]
     shares = [float(last[k]) for k in ("won_gate", "won_1", "won_2", "won_end")]
@@ -219,7 +219,7 @@ def test_tensorboard_events(whole):
     found = EventAccumulator(str(out / "tensorboard" / "dqn-1"))
     found.Reload()
     assert {"train/score", "train/loss", "value/bias", "gate/open_1"} <= set(found.Tags()["scalars"])
-    assert [e.step for e in found.Scalars("train/loss")] == list(range(100, 1_300, 100))
+    assert [e.step for e in found.Scalars("train/loss")] == list(range(300, 1_300, 300))
 
 
 BAD = [

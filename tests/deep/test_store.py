@@ -9,6 +9,7 @@ import pytest
 
 from highway_rl import store as stores
 from highway_rl.envs import make
+from highway_rl.packing import packing
 
 
 @pytest.mark.parametrize(
@@ -126,7 +127,7 @@ def test_paths_are_cut_where_the_next_row_was_not_acted_on():
 
 def test_packing_is_lossless():
     state, _ = jax.vmap(make("minatar/seaquest", delay="end").reset)(jax.random.split(jax.random.key(0), 3))
-    words = stores.packing(state)
+    words = packing(state)
     back = words.unpack(words.pack(state))
     for a, b in zip(jax.tree.leaves(state), jax.tree.leaves(back), strict=True):
         assert a.dtype == b.dtype

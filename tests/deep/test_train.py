@@ -51,6 +51,7 @@ def some(*quick):
 
 
 @pytest.mark.parametrize("name", some("dqn", "soft highway"))
+@pytest.mark.learns
 def test_probe_coin(name):
     """Q depends on the observation: +1 for the right name, −1 for the wrong one, within 2 %."""
     agent = DQN(rule=RULES[name], network=tiny, discount=0.9, **QUICK)
@@ -59,6 +60,7 @@ def test_probe_coin(name):
 
 
 @pytest.mark.parametrize("name", some("retrace"))
+@pytest.mark.learns
 def test_probe_termination(name):
     """Discounting, and nothing after the end: Q*(0,·) = −1 + 0.9, Q*(1,a) = a."""
     agent = DQN(rule=RULES[name], network=tiny, discount=0.9, **QUICK)
@@ -66,6 +68,7 @@ def test_probe_termination(name):
     np.testing.assert_allclose(q, [[-0.1, -0.1], [0, 1]], atol=0.02)
 
 
+@pytest.mark.learns
 def test_probe_truncation_bootstraps():
     """A cut episode's last state counts: its value there is what the network says, and both steps build on it."""
     agent = DQN(rule=targets.q_learning(), network=tiny, discount=0.5, **QUICK)
@@ -240,6 +243,7 @@ def test_a_network_of_ones_own():
     assert np.isfinite(run.learning.params.small).all()
 
 
+@pytest.mark.learns
 def test_late_reward_needs_the_highway():
     """A choice paid 50 steps later, on a way that exploring easily loses: within this budget Highway DQN finds it.
 

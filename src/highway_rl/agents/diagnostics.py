@@ -71,13 +71,7 @@ def ratios(data: Trajectory, q: Float[Array, "t a"], real: Bool[Array, "t"]) -> 
     here = jnp.minimum(1.0, target / data.behaviour)
     following = jnp.where(data.last, 1.0, jnp.concatenate([here[1:], here[-1:]]))
     maps = lookahead(jnp.zeros_like(following), following, data.last, RATIO_DEPTHS)
-    index = jnp.arange(real.shape[0])
-    return jnp.stack(
-        [
-            mean(m.discount, real & (m.end - index == k - 1) & ~data.last[m.end])
-            for m, k in zip(maps, RATIO_DEPTHS, strict=True)
-        ]
-    )
+    return jnp.stack([mean(m.discount, real & ~m.cut) for m in maps])
 
 
 def mean(x: Any, where: Bool[Array, "t"]) -> Array:

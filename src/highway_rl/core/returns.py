@@ -24,11 +24,15 @@ from highway_rl.types import AnyArray
 
 
 class Lookahead(NamedTuple):
-    """The map x → reward + discount · x[end] that n steps apply to the values at their far end."""
+    """The map x → reward + discount · x[end] that n steps apply to the values at their far end.
+
+    `end` is the last transition taken; `cut` says that the path ended there, after n steps or fewer.
+    """
 
     reward: Float[AnyArray, "t"]
     discount: Float[AnyArray, "t"]
     end: Int[AnyArray, "t"]
+    cut: Bool[AnyArray, "t"]
 
 
 def lookahead(
@@ -38,42 +42,47 @@ def lookahead(
     depths: tuple[int, ...],
     successor: Any = None,
 ) -> list[Lookahead]:
-    """One map per depth; `end` is the last transition taken, min(n, steps left) steps from the start."""
+    """One map per depth; `end` is min(n, steps left) steps from the start."""
     check_depths(depths)
     xp = reward.__array_namespace__()
     count = reward.shape[0]
     here = xp.arange(count)
     longest = max(depths)  # a graph may run in circles
     if successor is None:
-        longest = count
-        successor = xp.minimum(here + 1, count - 1)
+        longest = 1 << (count - 1).bit_length()  # no path is longer, and a power of two takes no more than doubling
         last = last | (here == count - 1)
 
-    def then(first: Lookahead, second: Lookahead) -> Lookahead:
-        start = successor[first.end]
-        stopped = last[first.end]
+    def then(n: int, first: Lookahead, second: Lookahead) -> Lookahead:
+        """n steps, and those of `second` where they lead."""
+        if successor is None:
+            ahead = lambda x: xp.roll(x, -n)  # noqa: E731
+        else:
+            start = successor[first.end]
+            ahead = lambda x: x[start]  # noqa: E731
         return Lookahead(
-            xp.where(stopped, first.reward, first.reward + first.discount * second.reward[start]),
-            xp.where(stopped, first.discount, first.discount * second.discount[start]),
-            xp.where(stopped, first.end, second.end[start]),
+            xp.where(first.cut, first.reward, first.reward + first.discount * ahead(second.reward)),
+            xp.where(first.cut, first.discount, first.discount * ahead(second.discount)),
+            xp.where(first.cut, first.end, ahead(second.end)),
+            first.cut | ahead(second.cut),
         )
 
-    powers = [Lookahead(reward, discount, here)]
+    powers = [Lookahead(reward, discount, here, last)]
 
     def steps(n: int) -> Lookahead:
         result = None
         for bit in range(n.bit_length()):
             if bit == len(powers):
-                powers.append(then(powers[-1], powers[-1]))
+                powers.append(then(1 << bit - 1, powers[-1], powers[-1]))
             if n >> bit & 1:
-                result = powers[bit] if result is None else then(powers[bit], result)
+                result = powers[bit] if result is None else then(1 << bit, powers[bit], result)
         assert result is not None
         return result
 
     done: dict[int, Lookahead] = {}
     reached = 0
     for n in sorted({int(min(n, longest)) for n in depths}):
-        done[n] = steps(n) if not reached else then(done[reached], steps(n - reached))
+        further = n & (n - 1) and reached  # a power of two is there for all to use
+        done[n] = then(reached, done[reached], steps(n - reached)) if further else steps(n)
         reached = n
     return [done[min(n, longest)] for n in depths]
 

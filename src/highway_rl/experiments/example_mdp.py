@@ -18,7 +18,7 @@ from highway_rl.core.backup import Backup, gate_open
 from highway_rl.envs import make
 from highway_rl.envs.example import EXAMPLE_STATES, GO, LEAVE, ExamplePolicies, example_policies
 from highway_rl.experiments.base import FAILS, HOLDS, PARTLY, Experiment, Row, Rows, Scale, Verdict, select
-from highway_rl.experiments.figures import COLOURS, axes, legend, save
+from highway_rl.figures import COLOURS, axes, legend, save
 from highway_rl.operators import as_policies, exact_returns, operator
 
 DEPTHS = tuple(range(1, 11))

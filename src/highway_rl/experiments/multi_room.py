@@ -22,7 +22,7 @@ import numpy as np
 from highway_rl.core import table1
 from highway_rl.envs.multiroom import layout_picture, multi_room, random_layout
 from highway_rl.experiments.base import FAILS, HOLDS, PARTLY, Experiment, Row, Rows, Scale, Verdict, select
-from highway_rl.experiments.figures import COLOURS, axes, save
+from highway_rl.figures import COLOURS, axes, save
 from highway_rl.mdp import MDP
 from highway_rl.solvers import (
     Solution,

@@ -23,7 +23,7 @@ from highway_rl.core.backup import Backup
 from highway_rl.core.bootstrap import Expected
 from highway_rl.envs import make
 from highway_rl.experiments.base import FAILS, HOLDS, PARTLY, Experiment, Row, Rows, Scale, Verdict, select
-from highway_rl.experiments.figures import axes, save
+from highway_rl.figures import axes, save
 from highway_rl.mdp import MDP
 from highway_rl.operators import bellman, bellman_expectation, fixed_point, operator
 
