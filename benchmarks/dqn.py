@@ -2,6 +2,7 @@
 
     python benchmarks/dqn.py                       one run on this machine
     python benchmarks/dqn.py --runs 1 60 --games breakout seaquest --algos dqn retrace
+    python benchmarks/dqn.py --algos soft-highway-dqn --rule depths=1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,end
 
 A period is timed after warming up, with the paper's settings: one environment, one update of 32 a step, a store of
 1e5 steps and a refresh every 1000.
@@ -17,15 +18,16 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from highway_rl import store as stores
 from highway_rl import train as loop
 from highway_rl.agents import dqn
 from highway_rl.agents import refresh as refreshing
 from highway_rl.agents.algorithms import ALGORITHMS, make_agent
+from highway_rl.console import settings
 from highway_rl.envs import make
 from highway_rl.envs.wrappers import auto_reset
+from highway_rl.provenance import provenance
 
 
 def seconds(f: Any, *args: Any, repeats: int = 3) -> float:
@@ -111,12 +113,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--games", nargs="+", default=["breakout"])
     parser.add_argument("--algos", nargs="+", default=["soft-highway-dqn"], choices=ALGORITHMS)
+    parser.add_argument("--rule", nargs="*", default=[], metavar="NAME=VALUE", help="options of the algorithms")
     parser.add_argument("--runs", nargs="+", type=int, default=[1])
     parser.add_argument("--delay", default="end", help="end, or none")
     parser.add_argument("--parts", action="store_true", help="also each part alone")
     parser.add_argument("--periods", type=int, default=3)
     parser.add_argument("--capacity", type=int, default=100_000)
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("--out", type=Path, help="JSON to write, or to add to")
     args = parser.parse_args()
     device = jax.devices()[0]
     print(f"jax {jax.__version__}, {device.device_kind}")
@@ -124,18 +127,20 @@ def main() -> None:
     for game in args.games:
         env = make(f"minatar/{game}", **({} if args.delay == "none" else {"delay": args.delay}))
         for algo in args.algos:
-            agent = make_agent(algo, discount=0.996)
+            agent = make_agent(algo, rule=settings(args.rule), discount=0.996)
             schedule = loop.Schedule(steps=10_000, start=1_000, capacity=args.capacity)
             for runs in args.runs:
-                row: dict[str, Any] = {"game": game, "algo": algo, "runs": runs}
+                row: dict[str, Any] = {"game": game, "delay": args.delay, "algo": algo, **settings(args.rule), "runs": runs}
                 row |= whole(env, agent, schedule, runs, args.periods)
                 if args.parts:
                     row |= parts(env, agent, schedule, runs)
                 rows.append(row)
                 print("  ".join(f"{k} {v:.4g}" if isinstance(v, float) else f"{v}" for k, v in row.items()), flush=True)
     if args.out:
-        provenance = {"jax": jax.__version__, "device": device.device_kind, "numpy": np.__version__}
-        args.out.write_text(json.dumps({"provenance": provenance, "rows": rows}, indent=1) + "\n")
+        facts = provenance(benchmark="dqn")
+        before = json.loads(args.out.read_text())["rows"] if args.out.exists() else []
+        rows = before + [{**row, "provenance": facts} for row in rows]
+        args.out.write_text(json.dumps({"rows": rows}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Steps per second of Highway Q-learning on Trace Back: many seeds in one program, against a plain NumPy loop.
 
-    python benchmarks/tabular.py [--delay 20] [--seeds 100] [--episodes 200] [--out benchmarks/tabular.json]
+    python benchmarks/tabular.py [--delay 20] [--seeds 100] [--episodes 200] [--out results/tabular-cpu.json]
 
 The loop is the same algorithm written down directly: dictionaries of episodes by (s,a), one seed at a time.
 """
@@ -20,6 +20,7 @@ from highway_rl.agents import tabular
 from highway_rl.agents.learner import trainer
 from highway_rl.envs import make_task
 from highway_rl.envs.delayed import MOVES, RIGHT, UP
+from highway_rl.provenance import provenance
 
 EPSILON, POLICIES = 0.2, 3
 
@@ -79,7 +80,7 @@ def main() -> None:
     parser.add_argument("--delay", type=int, default=20)
     parser.add_argument("--seeds", type=int, default=100)
     parser.add_argument("--episodes", type=int, default=200)
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/tabular.json"))
+    parser.add_argument("--out", type=Path, default=Path("results/tabular-cpu.json"))
     options = parser.parse_args()
     start = time.perf_counter()
     steps = plain_highway(options.delay, options.episodes, 0)
@@ -101,7 +102,7 @@ def main() -> None:
     print(f"{'method':40s} {'steps/s':>12s} {'times the loop':>16s}")
     for row in rows:
         print(f"{row['method']:40s} {row['steps_per_second']:12,.0f} {row['ratio']:16.1f}")
-    facts = {"delay": options.delay, "episodes": options.episodes, "jax": jax.__version__}
+    facts = provenance(benchmark="tabular", delay=options.delay, seeds=options.seeds, episodes=options.episodes)
     options.out.write_text(json.dumps({**facts, "rows": rows}, indent=2) + "\n")
 
 

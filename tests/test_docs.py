@@ -15,6 +15,7 @@ from highway_rl import cli
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(path for path in (*ROOT.glob("docs/*.md"), ROOT / "README.md") if path.exists())
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+QUICKLY = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}  # the examples run shorter than they compile
 END_OF_BLOCK = "=== end of block ==="
 
 
@@ -39,7 +40,7 @@ def test_python_blocks(page, tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", script],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHONIOENCODING": "utf-8"},
+        env={**os.environ, **QUICKLY, "PYTHONPATH": str(ROOT / "src"), "PYTHONIOENCODING": "utf-8"},
         capture_output=True,
         text=True,
         encoding="utf-8",

@@ -20,6 +20,8 @@ from highway_rl import checkpoint, runs
 from highway_rl.cli import main
 from highway_rl.evaluation import by_algo, evaluate
 
+pytestmark = pytest.mark.xdist_group("runs")  # they share one run
+
 CONFIG = runs.Config(
     "late",
     algos=("dqn", "soft-highway-dqn"),
@@ -242,6 +244,8 @@ BAD = [
     (["train", "late", "--network", "resnet"], "unknown network 'resnet'"),
     (["train", "latte"], "did you mean 'late'"),
     (["train", "taxi"], "model to solve"),
+    (["train", "Pendulum-v1"], "Pendulum-v1 has actions Box(-2.0, 2.0, (1,), float32): a value network needs a Discrete"),
+    (["train", "CartPole-v1"], "CartPole-v1 steps outside JAX"),
     (["train", "late", "--set", "length=1"], "length=1"),
     (["train", "late", "--set", "colour=red"], "no option 'colour'"),
     (["train", "minatar/breakout", "--delay", "soon"], "--delay soon: give end, a number of steps, or a range"),

@@ -277,3 +277,10 @@ def test_late_reward_needs_the_highway():
     assert solved[0] == 0
     assert solved[1] == 0
     assert solved[2] >= seeds - 1
+
+
+@pytest.mark.parametrize("actions", [0, 2.5, None])
+def test_actions_must_be_finite(actions):
+    env = dataclasses.replace(probes.late(10), num_actions=actions)
+    with pytest.raises(ValueError, match=r"late.*num_actions=.*: give a whole number >= 1"):
+        init(env, DQN(network=tiny), SMALL, jax.random.key(0))

@@ -19,7 +19,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from highway_rl.agents import networks
 from highway_rl.agents.grouping import combine_by_policy
-from highway_rl.agents.settings import check_agent
+from highway_rl.agents.settings import check_agent, check_env
 from highway_rl.core.backup import combine_returns
 from highway_rl.core.bootstrap import Double, EpsilonGreedy, Greedy, maxmin
 from highway_rl.core.targets import TargetRule, Trajectory, sampled_returns, soft_highway
@@ -82,6 +82,7 @@ SMALL = 2**16
 
 def start(agent: DQN, env: Env, key: PRNGKeyArray) -> Learning:
     """Fresh networks."""
+    check_env(env)
 
     def one(key: PRNGKeyArray) -> Weights:
         leaves = jax.tree.leaves(eqx.filter(agent.network(env, key), eqx.is_inexact_array))

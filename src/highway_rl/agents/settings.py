@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import numpy as np
 
 from highway_rl.core.bootstrap import Greedy
@@ -28,6 +29,13 @@ def check_agent(agent: Any) -> None:
         raise ValueError(f"bootstrap={agent.bootstrap!r}: one of the rules has a bootstrap of its own; use 'greedy'")
     if agent.num_policies > 1 and any(rule.trace is not None for rule in agent.rules):
         raise ValueError(f"num_policies={agent.num_policies}: rules with a trace follow one path; use num_policies=1")
+
+
+def check_env(env: Any) -> None:
+    """Actions are finite, and observations arrays."""
+    whole(f"{env.name}: num_actions", env.num_actions, 1)
+    if not jax.tree.leaves(env.observation):
+        raise ValueError(f"{env.name}: observation={env.observation!r}: give the shape and type of at least one array")
 
 
 def check_schedule(schedule: Any) -> None:

@@ -88,7 +88,23 @@ def make_learnable(name: str, **options: Any) -> Env:
         raise ValueError(
             f"{name} is a model to solve, not an environment to learn: choose from {', '.join(learnable())}"
         )
+    _refuse_gymnasium(name)
     raise validate.unknown("environment", name, learnable())
+
+
+def _refuse_gymnasium(name: str) -> None:
+    """What a deep agent here cannot learn from, if Gymnasium knows the name."""
+    import gymnasium
+
+    if name not in gymnasium.registry:
+        return
+    try:
+        space = gymnasium.make(name).action_space
+    except Exception as error:  # whatever a missing dependency of that environment raises
+        raise ValueError(f"{name}: {validate.one_line(error)}") from None
+    if not isinstance(space, gymnasium.spaces.Discrete):
+        raise ValueError(f"{name} has actions {validate.one_line(space)}: a value network needs a Discrete action space")
+    raise ValueError(f"{name} steps outside JAX and cannot be compiled: choose from {', '.join(learnable())}")
 
 
 def _check_options(name: str, made_by: Callable[..., Any], options: dict[str, Any], *others: str) -> None:
