@@ -130,7 +130,13 @@ def main() -> None:
             agent = make_agent(algo, rule=settings(args.rule), discount=0.996)
             schedule = loop.Schedule(steps=10_000, start=1_000, capacity=args.capacity)
             for runs in args.runs:
-                row: dict[str, Any] = {"game": game, "delay": args.delay, "algo": algo, **settings(args.rule), "runs": runs}
+                row: dict[str, Any] = {
+                    "game": game,
+                    "delay": args.delay,
+                    "algo": algo,
+                    **settings(args.rule),
+                    "runs": runs,
+                }
                 row |= whole(env, agent, schedule, runs, args.periods)
                 if args.parts:
                     row |= parts(env, agent, schedule, runs)

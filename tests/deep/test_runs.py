@@ -244,7 +244,10 @@ BAD = [
     (["train", "late", "--network", "resnet"], "unknown network 'resnet'"),
     (["train", "latte"], "did you mean 'late'"),
     (["train", "taxi"], "model to solve"),
-    (["train", "Pendulum-v1"], "Pendulum-v1 has actions Box(-2.0, 2.0, (1,), float32): a value network needs a Discrete"),
+    (
+        ["train", "Pendulum-v1"],
+        "Pendulum-v1 has actions Box(-2.0, 2.0, (1,), float32): a value network needs a Discrete",
+    ),
     (["train", "CartPole-v1"], "CartPole-v1 steps outside JAX"),
     (["train", "late", "--set", "length=1"], "length=1"),
     (["train", "late", "--set", "colour=red"], "no option 'colour'"),

@@ -103,7 +103,9 @@ def _refuse_gymnasium(name: str) -> None:
     except Exception as error:  # whatever a missing dependency of that environment raises
         raise ValueError(f"{name}: {validate.one_line(error)}") from None
     if not isinstance(space, gymnasium.spaces.Discrete):
-        raise ValueError(f"{name} has actions {validate.one_line(space)}: a value network needs a Discrete action space")
+        raise ValueError(
+            f"{name} has actions {validate.one_line(space)}: a value network needs a Discrete action space"
+        )
     raise ValueError(f"{name} steps outside JAX and cannot be compiled: choose from {', '.join(learnable())}")
 
 
