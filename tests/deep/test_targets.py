@@ -5,9 +5,10 @@ Two rings at a time: one that has wrapped around and one that is still filling.
 
 import dataclasses
 import functools
+import importlib.util
 import itertools
+import json
 import math
-import warnings
 from typing import Any, NamedTuple
 from unittest import mock
 
@@ -15,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import rlax_reference
 
 from highway_rl import store as stores
 from highway_rl.agents import dqn, networks
@@ -169,7 +171,7 @@ def as_rows(steps):
         behaviour=jnp.asarray([s.behaviour for s in steps], jnp.float32),
         policy=jnp.asarray([s.policy for s in steps], jnp.int32),
         born=jnp.zeros(len(steps), jnp.int32),
-        real=jnp.ones(len(steps), bool),
+        real=jnp.asarray([s.real for s in steps]),
     )
 
 
@@ -449,46 +451,21 @@ def test_other_policies_come_alike():
         assert np.abs(np.delete(counts, i) - 500).max() < 5 * np.sqrt(2000 * 0.25 * 0.75)
 
 
-@functools.cache
-def for_rlax():
-    """Retrace(0.9) and λ-return(0.8) of one ring."""
-    retrace, peng = (
-        make_agent("retrace", rule={"lam": 0.9}, **SETTINGS),
-        make_agent("lambda-dqn", rule={"lam": 0.8}, **SETTINGS),
-    )
-    params = some_networks(peng, 0)
-    run = lambda agent, store: refresh(agent, ENV, params, None, store, jnp.int32(0), jax.random.key(0))[0]  # noqa: E731
-    q_at = lambda obs: dqn.q_values(peng, ENV, params, obs)  # noqa: E731
-    return jax.jit(lambda store: (run(retrace, store), run(peng, store)), compiler_options=QUICKLY), q_at
-
-
-@pytest.mark.parametrize("terminated", [False, True])
-def test_against_rlax(terminated):
-    """One trajectory without a cut, running or terminated at its end."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        rlax = pytest.importorskip("rlax")
-    rng = np.random.default_rng(5)
-    count = 20
-    observations = [tuple(bool(x) for x in rng.random(3) < 0.5) for _ in range(count + 1)]
+@pytest.mark.parametrize("number", range(4))
+def test_against_rlax(number):
+    """Retrace and Peng's Q(λ) as rlax has them; its numbers are stored, and made anew where it is installed."""
+    case = json.loads(rlax_reference.STORED.read_text())["cases"][number]
+    count, ended = len(case["action"]), case["terminated"]
     steps = [
-        Row(obs, int(rng.integers(3)), float(rng.normal()), terminated and t == count - 1, float(rng.uniform(0.1, 1)))
-        for t, obs in enumerate(observations[:-1])
+        Row((False,) * 3, case["action"][t], case["reward"][t], ended and t == count - 1, case["behaviour"][t])
+        for t in range(count)
     ]
-    rows, last = as_rows(steps), stores.codec(ENV.observation).encode(jnp.asarray(observations[-1]))
-    ring = add(stores.empty(count, rows.obs[0]), rows, jnp.zeros(count, bool), rows.obs, last)
-    run, q_at = for_rlax()
-    retrace, peng = run(jax.tree.map(lambda x: x[None], ring))
-
-    q = q_at(jnp.asarray(observations))
-    taken = q[jnp.arange(count), rows.action]
-    discount = jnp.full(count, GAMMA, jnp.float32).at[-1].set(0.0 if terminated else GAMMA)
-    # rlax asks for an action at the far end, but does not use it
-    action, behaviour = jnp.append(rows.action[1:], 0), jnp.append(rows.behaviour[1:], 1.0)
-    greedy = jax.nn.one_hot(jnp.argmax(q[1:], axis=1), 3)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        theirs = rlax.retrace(q[:-1], q[1:], rows.action, action, rows.reward, discount, greedy, behaviour, 0.9)
-        np.testing.assert_allclose(retrace[:count], theirs + taken, rtol=1e-5, atol=1e-5)
-        theirs = rlax.q_lambda(q[:-1], rows.action, rows.reward, discount, q[1:], 0.8)
-        np.testing.assert_allclose(peng[:count], theirs + taken, rtol=1e-5, atol=1e-5)
+    data = stores.trajectory(as_rows([*steps, Row((False,) * 3, real=False)]), rlax_reference.GAMMA)
+    q = jnp.asarray(case["q"], jnp.float32)
+    rules = {"retrace": targets.retrace(rlax_reference.RETRACE), "peng": targets.peng_q_lambda(rlax_reference.PENG)}
+    for name, rule in rules.items():
+        found = dqn.targets(DQN(rule=rule, **SETTINGS), rule, data, q, jnp.int32(0)).target[:count]
+        np.testing.assert_allclose(found, case[name], rtol=1e-5, atol=1e-5)
+    if importlib.util.find_spec("rlax"):
+        for name, again in rlax_reference.by_rlax(case).items():
+            np.testing.assert_allclose(again, case[name], rtol=1e-5, atol=1e-6)
