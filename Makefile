@@ -21,10 +21,10 @@ demo: $(READY)  ## draw the paper's first figures from live numbers, into demo/
 	$(BIN)/highway-rl demo
 
 test: $(READY) lint  ## lint, types and the whole test suite
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 coverage: $(READY)  ## the test suite with line and branch coverage
-	$(BIN)/python -m pytest -n 2 --dist loadgroup --cov --cov-report=term:skip-covered
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --cov --cov-report=term:skip-covered
 
 lint: $(READY)  ## format, lint and type checks
 	$(BIN)/ruff format --check .

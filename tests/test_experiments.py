@@ -10,7 +10,7 @@ from highway_rl.experiments import base, claims, example_mdp, multi_room
 NAMES = list(base.experiments())
 
 
-@pytest.fixture(scope="module", params=[pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in NAMES])
+@pytest.fixture(scope="module", params=NAMES)
 def stored(request, tmp_path_factory):
     out = tmp_path_factory.mktemp(request.param)
     experiment = base.find(request.param)

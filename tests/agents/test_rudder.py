@@ -49,14 +49,12 @@ def solved():
     return train, keys, train(keys)
 
 
-@pytest.mark.xdist_group("rudder")
 def test_it_solves_a_short_trace_back(solved):
     _, _, result = solved
     assert np.median(result.greedy) < 600 < NEVER
     assert np.asarray(result.greedy).min() >= 64
 
 
-@pytest.mark.xdist_group("rudder")
 def test_seeds_differ_and_repeat(solved):
     train, keys, result = solved
     assert not np.array_equal(result.kept.weights.cell[0], result.kept.weights.cell[1])

@@ -20,8 +20,6 @@ from highway_rl import checkpoint, runs
 from highway_rl.cli import main
 from highway_rl.evaluation import by_algo, evaluate
 
-pytestmark = pytest.mark.xdist_group("runs")  # they share one run
-
 CONFIG = runs.Config(
     "late",
     algos=("dqn", "soft-highway-dqn"),
@@ -173,7 +171,7 @@ def test_only_the_newest_are_kept_and_a_pinned_one(tmp_path):
 
 def test_without_the_store(tmp_path):
     """A smaller checkpoint; the resumed run fills its store before it learns again."""
-    config = dataclasses.replace(CONFIG, save_store=False, seeds=1)
+    config = dataclasses.replace(CONFIG, save_store=False)
     stops = iter([False] * 4 + [True])
     runs.write_config(config, tmp_path)
     first = runs.fit(config, tmp_path, should_stop=lambda: next(stops))

@@ -114,17 +114,17 @@ def test_seeds_together_are_seeds_alone():
 def test_settings_are_leaves():
     """Several rules, discounts and learning rates in one program equal the same runs one at a time."""
     env = probes.late(8)
-    rules = (targets.q_learning(), targets.soft_highway(), targets.retrace(0.9))
-    rates = jnp.asarray([1e-3, 3e-3, 2e-3])
-    gammas = jnp.asarray([0.9, 0.95, 0.99])
+    rules = (targets.soft_highway(), targets.retrace(0.9))
+    rates = jnp.asarray([1e-3, 3e-3])
+    gammas = jnp.asarray([0.9, 0.99])
     base = DQN(rule=rules, network=tiny)
 
     def one(which, rate, gamma):
         agent = dataclasses.replace(base, which=which, learning_rate=rate, discount=gamma)
         return train(env, agent, SMALL, jax.random.key(0))[0].learning.params
 
-    together = jax.jit(jax.vmap(one))(jnp.arange(3), rates, gammas)
-    for i in range(3):
+    together = jax.jit(jax.vmap(one))(jnp.arange(2), rates, gammas)
+    for i in range(2):
         agent = DQN(rule=rules[i], network=tiny, learning_rate=float(rates[i]), discount=float(gammas[i]))
         alone = jax.jit(lambda k, agent=agent: train(env, agent, SMALL, k))(jax.random.key(0))[0].learning.params
         for a, b in zip(jax.tree.leaves(together), jax.tree.leaves(alone), strict=True):
@@ -155,7 +155,7 @@ def test_nothing_is_learned_before_the_start():
     assert int(jnp.sum(run.store.rows.real)) == 100
 
 
-@pytest.mark.parametrize("num_envs", [1, 4])
+@pytest.mark.parametrize("num_envs", [pytest.param(1, marks=pytest.mark.full), 4])
 def test_what_is_stored_is_what_happened(num_envs):
     """Rows in order replay the environment; behaviour, policy and birth are as they were; scores add up."""
     env = probes.late(7, num_actions=3)
@@ -203,7 +203,8 @@ def test_broken_numbers_stop_one_run_only():
     agent = DQN(rule=targets.soft_highway(), network=tiny)
     plan = dataclasses.replace(SMALL, capacity=600)
     keys = jax.random.split(jax.random.key(1), 6)
-    runs, _ = jax.jit(jax.vmap(lambda k: train(env, agent, plan, k)))(keys)
+    go = jax.jit(jax.vmap(lambda k: train(env, agent, plan, k)[0]))
+    runs = go(keys)
     broken = np.asarray(runs.broken)
     hit = broken < 10**9
     assert hit.any()
@@ -212,9 +213,12 @@ def test_broken_numbers_stop_one_run_only():
     rewards, born = np.asarray(runs.store.rows.reward)[:, 0], np.asarray(runs.store.rows.born)[:, 0]
     for i in np.flatnonzero(hit):
         assert broken[i] == born[i][np.isnan(rewards[i])].min()
-    alone = jax.jit(lambda k: train(env, agent, plan, k)[0].learning.params.small)
-    for i in np.flatnonzero(~hit)[:2]:
-        np.testing.assert_allclose(runs.learning.params.small[i], alone(keys[i]), rtol=1e-4, atol=1e-5)
+    fine = np.flatnonzero(~hit)
+    among_fine = np.resize(fine, len(keys))
+    again = go(keys[among_fine])
+    assert (np.asarray(again.broken) > 10**9).all()
+    for i, other in zip(among_fine, again.learning.params.small, strict=True):
+        np.testing.assert_allclose(runs.learning.params.small[i], other, rtol=1e-4, atol=1e-5)
 
 
 def test_maxmin_takes_the_smallest_network_and_updates_one():
@@ -222,12 +226,11 @@ def test_maxmin_takes_the_smallest_network_and_updates_one():
     env = probes.late(10)
     learning = dqn.start(agent, env, jax.random.key(0))
     obs = jnp.eye(21, dtype=bool)
-    each = [
-        dqn.q_values(DQN(network=tiny), env, jax.tree.map(lambda x, i=i: x[i : i + 1], learning.params), obs)
-        for i in range(3)
-    ]
+    alone = jax.jit(lambda params: dqn.q_values(DQN(network=tiny), env, params, obs))
+    each = [alone(jax.tree.map(lambda x, i=i: x[i : i + 1], learning.params)) for i in range(3)]
     np.testing.assert_allclose(dqn.q_values(agent, env, learning.params, obs), np.min(each, axis=0), rtol=1e-6)
-    new, _, _ = dqn.update(agent, env, learning, jnp.int32(1), obs, jnp.zeros(21, jnp.int32), jnp.ones(21))
+    step = jax.jit(lambda c: dqn.update(agent, env, c, jnp.int32(1), obs, jnp.zeros(21, jnp.int32), jnp.ones(21)))
+    new, _, _ = step(learning)
     same = [np.array_equal(new.params.small[i], learning.params.small[i]) for i in range(3)]
     assert same == [True, False, True]
 
