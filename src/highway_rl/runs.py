@@ -16,7 +16,6 @@ import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import jax
@@ -219,15 +218,13 @@ def _save(config: Config, s: Setup, out: Path, run: train.Run, facts: dict[str, 
         warnings.warn(f"no checkpoint at step {step}: {error}; the ones before are in place", stacklevel=2)
 
 
-def _restore(config: Config, s: Setup, start: Any, out: Path) -> tuple[int, int, train.Run, list[Any]]:
+def _restore(config: Config, s: Setup, start: Any, out: Path) -> tuple[int, int, train.Run, list[train.Curve]]:
     """Period to go on with, the period to learn from, the state of all runs, and periods not yet reported."""
     path, facts = checkpoint.latest(out / "checkpoints")
     empty = jax.eval_shape(start)
     loaded = checkpoint.load(path, _saved(config, empty))
     period = int(facts["period"])
-    pending: list[Any] = [
-        SimpleNamespace(**dict(zip(train.Curve._fields, map(np.asarray, c), strict=False))) for c in facts["pending"]
-    ]
+    pending = [train.Curve._make([*map(np.asarray, c), None, None, None]) for c in facts["pending"]]
     if config.save_store:
         return period, 0, loaded, pending
     run = train.Run._make((*loaded[:2], None, *loaded[2:]))

@@ -68,39 +68,33 @@ out = Path(sys.argv[1])
 config = runs.read_config(out)
 started = (out / "checkpoints").exists()
 print("ready", flush=True)
-runs.fit(config, out, resume=started, report=lambda row: time.sleep(0.05))
-print("finished", flush=True)
+runs.fit(config, out, resume=started, should_stop=lambda: bool(time.sleep(float(sys.argv[2]))))
 """
 
 
 @pytest.mark.parametrize("kills", [2, pytest.param(10, marks=pytest.mark.full)])
 def test_killed_at_random_moments(whole, tmp_path, kills):
-    """SIGKILL, resume, and so on: networks, store, curve and key end as those of the run nobody disturbed."""
+    """SIGKILL, resume, and so on: networks, store, curve and key end as those of the run nobody disturbed.
+
+    Every second kill comes after a new checkpoint, the others anywhere: while restoring, training or saving.
+    """
     trained, out = whole
     runs.write_config(CONFIG, tmp_path)
     rng = random.Random(kills)
-    done = killed = 0
-    while not done:
-        process = subprocess.Popen(
-            [sys.executable, "-W", "ignore", "-c", KILLED, str(tmp_path)], stdout=subprocess.PIPE, text=True
-        )
-        assert process.stdout.readline() == "ready\n"
-        if killed < kills:
-            known = len(checkpoint.steps(tmp_path / "checkpoints"))
-            deadline = time.monotonic() + 120
-            while process.poll() is None and time.monotonic() < deadline:  # let it get somewhere first
-                if checkpoint.steps(tmp_path / "checkpoints")[-1:] != [] and (known == 0 or killed):
-                    break
-                time.sleep(0.05)
-            time.sleep(rng.random() * 2.0)
+    newest = lambda: checkpoint.steps(tmp_path / "checkpoints")[-1:]  # noqa: E731
+    for number in range(kills + 1):
+        command = [sys.executable, "-W", "ignore", "-c", KILLED, str(tmp_path), "1" if number < kills else "0"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout.readline() == "ready\n"
+            if number == kills:
+                assert process.wait(timeout=300) == 0
+                break
+            before, deadline = newest(), time.monotonic() + 120
+            while number % 2 == 0 and newest() == before and time.monotonic() < deadline:
+                time.sleep(0.01)
+            time.sleep(rng.random() * (0.5 if number % 2 == 0 else 4.0))
             process.send_signal(signal.SIGKILL)
-            killed += 1
-            if process.wait() == 0:
-                done = 1
-        else:
-            assert process.wait(timeout=300) == 0
-            done = 1
-        process.stdout.close()
+            assert process.wait() == -signal.SIGKILL
     s = runs.setup(CONFIG)
     path, facts = checkpoint.latest(tmp_path / "checkpoints")
     assert facts["period"] == 12
