@@ -66,12 +66,14 @@ def test_list_names_every_experiment_and_environment(capsys):
         (["learn", "choice", "--set", "depth=2"], "choice has no option 'depth': it takes delay, width"),
         (["learn", "trace-back", "--epsilon", "1.5"], "epsilon=1.5: give a number in [0, 1]"),
         (["learn", "trace-back", "--method", "magic"], "unknown method 'magic': choose from highway-q-learning"),
+        (["learn", "trace-back", "--seed", "99999999999999999999"], "seed=99999999999999999999: give a whole number"),
+        (["learn", "trace-back", "--episodes", "-5"], "episodes=-5: give a whole number >= 1"),
+        (["learn", "choice", "--set", "noise=0.5"], "noise is 0.5; allowed: 2 numbers"),
         (["learn", "nothing"], "unknown task 'nothing': choose from trace-back, choice"),
         (["learn", "CartPole-v1"], "'CartPole-v1' has observation float32 with no number of states; allowed"),
         (["learn", "minatar/breakout"], "'minatar/breakout' has observation bool with no number of states; allowed"),
         (["learn", "NoSuchThing-v1"], "NoSuchThing"),
         (["learn", "trace-back", "--seeds", "0"], "seeds=0"),
-        (["learn", "trace-back", "--episodes", "0"], "max_episodes is 0"),
     ],
 )
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")

@@ -40,8 +40,13 @@ def test_each_claim_gets_a_verdict(stored):
         assert claim["value"]
 
 
-def test_the_same_seed_gives_the_same_rows(stored, tmp_path):
-    experiment, path = stored
+QUICK = {"example-mdp", "multi-room"}  # the others take half a minute each
+
+
+@pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.full) for n in NAMES])
+def test_the_same_seed_gives_the_same_rows(name, tmp_path):
+    experiment = base.find(name)
+    path = base.run(experiment, "smoke", 0, tmp_path / "before")
     again = base.run(experiment, "smoke", 0, tmp_path)
     drop = {"seconds"}
     clean = [[{k: v for k, v in row.items() if k not in drop} for row in base.read_rows(p)[0]] for p in (path, again)]

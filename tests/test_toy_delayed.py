@@ -1,6 +1,9 @@
 """The toy-delayed experiment: its cells, its statistics, and the verdict on made-up rows."""
 
+from pathlib import Path
+
 import numpy as np
+import pytest
 
 from highway_rl.experiments import base, toy_delayed
 from highway_rl.experiments.toy_delayed_plot import PUBLISHED
@@ -54,4 +57,41 @@ def verdict(highway, rival):
 def test_claim_ten_holds_or_not_by_its_numbers():
     assert verdict(15, 800).verdict == base.HOLDS
     assert verdict(60, 800).verdict == base.PARTLY
-    assert "at the cap 100%" in verdict(2000, 800).value
+    assert "(100% at the cap)" in verdict(2000, 800).value
+    assert (
+        "not so: choice within 20 by the mean, choice at any delay, choice ahead of RUDDER" in verdict(2000, 800).value
+    )
+
+
+def test_a_cap_supports_no_bound():
+    """Seeds stopped at 50 episodes say nothing about 100; and one delay nothing about growth."""
+    rows = [r for task in ("choice", "trace-back") for r in made_up("Highway Q-learning", task, {6: [50] * 3}, cap=50)]
+    assert toy_delayed.EXPERIMENT.claims[10](rows).verdict == base.FAILS
+
+
+STORED = base.read_rows(Path(__file__).parents[1] / "results" / "toy-delayed.csv")[0]
+
+
+def stored(task, method, rule):
+    return toy_delayed.summary(STORED, task, method, rule)
+
+
+def test_stored_highway_on_trace_back_does_not_need_more_with_delay():
+    found = stored("trace-back", "Highway Q-learning", "greedy")
+    assert sorted(found) == [6, 8, 10, 12, 15, 17, 20, 22, 25, 50, 100]
+    assert all(x["mean"] <= 150 and x["capped"] == 0 for x in found.values())
+    assert abs(toy_delayed.slope({d: x["mean"] for d, x in found.items()})) <= 0.15
+
+
+@pytest.mark.parametrize(("method", "factor"), [("Q(λ)", 2), ("SARSA(λ)", 2.5)])
+def test_stored_rivals_follow_the_published_curves(method, factor):
+    found = stored("trace-back", method, "average")
+    for delay in (6, 8, 10, 12, 15):
+        assert found[delay]["capped"] == 0
+        assert 1 / factor <= found[delay]["median"] / PUBLISHED["trace-back", method][delay] <= factor
+
+
+@pytest.mark.parametrize(("task", "limit"), [("trace-back", 2_500), ("choice", 8_000)])
+@pytest.mark.parametrize("method", ["RUDDER", "RUDDER + Q(λ)"])
+def test_stored_rudder_solves_every_delay(task, limit, method):
+    assert all(x["median"] <= limit and x["capped"] == 0 for x in stored(task, method, "average").values())

@@ -20,11 +20,23 @@ def quick_compilation():
 
 def test_redistributed_reward_sums_to_the_return():
     prediction = jax.random.normal(jax.random.key(0), (7,))
-    reward = rudder.redistribute(prediction, jnp.asarray(3.5))
+    reward = rudder.redistribute(prediction, jnp.asarray(3.5), jnp.int32(prediction.shape[0]))
     np.testing.assert_allclose(reward.sum(), 3.5, atol=1e-12)
     np.testing.assert_allclose(
         reward - reward.mean(), jnp.diff(prediction, prepend=0.0) - prediction[-1] / 7, atol=1e-12
     )
+
+
+def test_an_episode_may_end_before_the_horizon():
+    """Rows after its end count neither in the redistributed reward nor in the loss."""
+    prediction = jnp.asarray([1.0, 4.0, -7.0, 9.0])
+    reward = rudder.redistribute(prediction, jnp.asarray(10.0), jnp.int32(2))
+    np.testing.assert_allclose(reward, [1 + 3, 3 + 3, 0, 0])
+    weights = rudder.init(3, 4, jax.random.key(0))
+    x = jax.random.normal(jax.random.key(1), (2, 6, 3))
+    total, length = jnp.asarray([1.0, -2.0]), jnp.asarray([3, 3], jnp.int32)
+    short = rudder.loss(weights, x[:, :3], total, length)
+    np.testing.assert_allclose(rudder.loss(weights, x, total, length), short, rtol=1e-12)
 
 
 def test_prediction_is_the_recursion():

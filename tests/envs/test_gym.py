@@ -137,3 +137,20 @@ def test_delay_reward_passes_check_env():
     env = DelayReward(BoardGame("breakout"), width=64)
     complaints = complaints_of(env, skip_render_check=True)
     assert all(any(known in text for known in KNOWN) for text in complaints), complaints
+
+
+def test_tasks_refuse_what_is_not_there():
+    """Actions, steps before a reset or after the end, options."""
+    env = gymnasium.make("highway_rl/TraceBack-v0", delay=3, disable_env_checker=True).unwrapped
+    with pytest.raises(RuntimeError, match="call reset before step"):
+        env.step(0)
+    env.reset(seed=0)
+    for action in (9, -1, 1.7):
+        with pytest.raises(ValueError, match="an action must be an integer from 0 to 3"):
+            env.step(action)
+    while not env.step(0)[2]:
+        pass
+    with pytest.raises(RuntimeError, match="the episode has ended"):
+        env.step(0)
+    with pytest.raises(ValueError, match="trace-back has no option 'foo'"):
+        gymnasium.make("highway_rl/TraceBack-v0", foo=2)

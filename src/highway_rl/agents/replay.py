@@ -219,7 +219,10 @@ def _flat_updates(
     seeds, num_states, num_actions = tables.q.shape
     updates = chosen.pair.shape[1]
     if tables.q.size >= NEVER:
-        raise ValueError(f"{seeds} tables of {num_states} states are too many: give keys of shape [groups, seeds]")
+        raise ValueError(
+            f"{seeds} tables of {num_states:,} states are too many for one program: fewer seeds at a time, or a task "
+            "with fewer states"
+        )
     horizon = kept.pair_at.shape[1]
     real = tables.q.dtype
     powers = jnp.asarray(discount, real) ** jnp.arange(1, horizon + 1, dtype=real)

@@ -71,6 +71,7 @@ class Memory(NamedTuple):
     action: Int[Array, "e t"]
     next_state: Int[Array, "e t"]
     total: Float[Array, "e"]
+    length: Int[Array, "e"]
 
 
 def rudder(*, epsilon: Any = 0.2, learning_rate: Any = 0.1, **settings: Any) -> Rudder:
@@ -96,6 +97,7 @@ def start(env: DiscreteEnv, rudder: Rudder, key: PRNGKeyArray) -> Memory:
         rows,
         rows,
         jnp.zeros(rudder.capacity, float),
+        jnp.ones(rudder.capacity, jnp.int32),
     )
 
 
@@ -149,16 +151,22 @@ def predict(weights: Weights, x: Float[Array, "t f"]) -> Float[Array, "t"]:
     return jnp.tanh(cells) @ weights.out + weights.out_bias
 
 
-def loss(weights: Weights, x: Float[Array, "b t f"], total: Float[Array, "b"]) -> Float[Array, ""]:
+def loss(
+    weights: Weights, x: Float[Array, "b t f"], total: Float[Array, "b"], length: Int[Array, "b"]
+) -> Float[Array, ""]:
     """The squared error at the end, plus half its mean over all steps, which moves credit to where it is due."""
     error = jnp.square(jax.vmap(predict, (None, 0))(weights, x) - total[:, None])
-    return jnp.mean(error[:, -1] + 0.5 * error.mean(1))
+    last = jnp.take_along_axis(error, length[:, None] - 1, axis=1)[:, 0]
+    each = jnp.where(jnp.arange(x.shape[1], dtype=jnp.int32) < length[:, None], error, 0.0)
+    return jnp.mean(last + 0.5 * (each.sum(1) / length.astype(float)))
 
 
-def redistribute(prediction: Float[Array, "t"], total: Float[Array, ""]) -> Float[Array, "t"]:
-    """Differences of consecutive predictions, the rest spread evenly: their sum is the return."""
+def redistribute(prediction: Float[Array, "t"], total: Float[Array, ""], length: Int[Array, ""]) -> Float[Array, "t"]:
+    """Differences of consecutive predictions, the rest spread evenly over the episode's steps: their sum is the
+    return. Rows after the end get nothing."""
     change = jnp.diff(prediction, prepend=0.0)
-    return change + (total - prediction[-1]) / prediction.shape[0]
+    rest = (total - prediction[length - 1]) / length.astype(float)
+    return jnp.where(jnp.arange(prediction.shape[0], dtype=jnp.int32) < length, change + rest, 0.0)
 
 
 def learn(
@@ -166,12 +174,13 @@ def learn(
 ) -> Memory:
     """Store the episode, train the LSTM if it is time, and learn from the redistributed reward once it was trained."""
     place = count % rudder.capacity
-    total = jnp.sum(episode.reward)
+    total, length = jnp.sum(episode.reward), jnp.sum(episode.valid, dtype=jnp.int32)
     memory = memory._replace(
         state=memory.state.at[place].set(episode.state),
         action=memory.action.at[place].set(episode.action),
         next_state=memory.next_state.at[place].set(episode.next_state),
         total=memory.total.at[place].set(total),
+        length=memory.length.at[place].set(length),
     )
     stored = count + 1
     due = (stored >= rudder.wait) & ((stored - rudder.wait) % rudder.interval == 0)
@@ -181,7 +190,7 @@ def learn(
         lambda: (memory.weights, memory.optimiser, memory.scale),
     )
     x = inputs(env, episode.state, episode.action, episode.next_state)
-    reward = redistribute(scale[0] + scale[1] * predict(weights, x), total)
+    reward = redistribute(scale[0] + scale[1] * predict(weights, x), total, length)
     q = tabular.learn_episode(rudder.agent, memory.q, episode._replace(reward=reward))
     q = jnp.where(stored >= rudder.wait, q, memory.q)
     return memory._replace(q=q, weights=weights, optimiser=optimiser, scale=scale)
@@ -200,7 +209,7 @@ def train(env: DiscreteEnv, rudder: Rudder, memory: Memory, stored: Int[Array, "
         x = jax.vmap(lambda s, a, n: inputs(env, s, a, n))(
             memory.state[rows], memory.action[rows], memory.next_state[rows]
         )
-        gradient = jax.grad(loss)(weights, x, (memory.total[rows] - mean) / deviation)
+        gradient = jax.grad(loss)(weights, x, (memory.total[rows] - mean) / deviation, memory.length[rows])
         with jax.numpy_dtype_promotion("standard"):  # optax raises floats to its own step count
             step, optimiser = _optimiser(rudder).update(gradient, optimiser, weights)
         return (optax.apply_updates(weights, step), optimiser), None

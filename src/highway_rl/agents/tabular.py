@@ -75,9 +75,9 @@ class Memory(NamedTuple):
 def check_env(env: Any, agent: TabularAgent | None = None) -> None:
     """Refuse an environment that a table cannot hold."""
     if not isinstance(env, DiscreteEnv):
-        seen = getattr(getattr(env, "observation", None), "dtype", type(env).__name__)
+        seen = getattr(getattr(env, "observation", None), "dtype", "of no known type")
         raise ValueError(
-            f"environment {getattr(env, 'name', env)!r} has observation {seen} with no number of states; allowed: "
+            f"environment {str(getattr(env, 'name', env))!r} has observation {seen} with no number of states; allowed: "
             "an environment whose observation is a state number, such as trace-back, choice, grid-world, watch-repair"
         )
     if agent is not None and agent.replay is not None and not env.clocked:

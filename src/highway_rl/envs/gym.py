@@ -17,6 +17,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary
 from gymnasium.vector.utils import batch_space
 
 from highway_rl.envs import gym_discrete, minatar
+from highway_rl.envs.gym_discrete import checked_actions
 from highway_rl.envs.minatar.render import rgb
 from highway_rl.envs.wrappers import auto_reset, carry_over, check_delay
 from highway_rl.types import Env
@@ -25,14 +26,6 @@ from highway_rl.types import Env
 def _spaces(env: Env) -> tuple[Box, Discrete]:
     cells: Any = bool
     return Box(0, 1, env.observation.shape, dtype=cells), Discrete(env.num_actions)
-
-
-def _checked(action: Any, count: int) -> np.ndarray:
-    """The actions as integers, or an error that names the one that does not exist."""
-    actions = np.asarray(action)
-    if not np.issubdtype(actions.dtype, np.integer) or np.any((actions < 0) | (actions >= count)):
-        raise ValueError(f"an action must be an integer from 0 to {count - 1}, got {action}")
-    return actions.astype(np.int32)
 
 
 class BoardGame(gymnasium.Env):
@@ -65,7 +58,7 @@ class BoardGame(gymnasium.Env):
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict]:
         if self._ended:
             raise RuntimeError("the episode has ended or not begun: call reset before step")
-        out = self._step(self._state, _checked(action, self.env.num_actions), self._key())
+        out = self._step(self._state, checked_actions(action, self.env.num_actions), self._key())
         self._state, self._board = out.state, np.asarray(out.obs)
         self._ended = bool(out.terminated)
         return self._board, float(out.reward), self._ended, False, {}
@@ -120,7 +113,7 @@ class BoardGames(gymnasium.vector.VectorEnv):
     def step(self, actions: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict]:
         if self._state is None:
             raise RuntimeError("call reset before step")
-        checked = _checked(actions, self.env.num_actions)
+        checked = checked_actions(actions, self.env.num_actions)
         if checked.shape != (self.num_envs,):
             raise ValueError(f"{self.num_envs} boards need {self.num_envs} actions, got shape {checked.shape}")
         out = self._step(self._state, jnp.asarray(checked), self._key())

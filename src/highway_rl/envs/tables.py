@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float64, Int, Int32
@@ -78,6 +78,13 @@ def check_number(option: str, value: object, low: float = -1e30, high: float = 1
     ):
         raise ValueError(f"{option} is {value!r}; allowed: a number from {low:g} to {high:g}")
     return float(value)
+
+
+def check_numbers(option: str, value: Any, count: int, low: float) -> Float64[np.ndarray, " n"]:
+    """So many numbers, none below `low`."""
+    if not isinstance(value, tuple | list | np.ndarray) or len(value) != count:
+        raise ValueError(f"{option} is {value!r}; allowed: {count} numbers from {low:g} up")
+    return np.array([check_number(option, one, low) for one in value])
 
 
 def check_choice(option: str, value: object, allowed: tuple[str, ...]) -> str:
