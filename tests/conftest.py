@@ -1,7 +1,14 @@
-"""Strict numerics: float64, no silent broadcasting of ranks, no silent change of dtype."""
+"""Strict numerics: float64, no silent broadcasting of ranks, no silent change of dtype.
 
-import jax
-import pytest
+Tests compile more than they run, so the compiler stops at its first level unless the caller's XLA_FLAGS say otherwise.
+"""
+
+import os
+
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=1")
+
+import jax  # noqa: E402
+import pytest  # noqa: E402
 
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_rank_promotion", "allow")

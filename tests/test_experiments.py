@@ -156,11 +156,11 @@ def test_multi_room_iterations_on_ten_layouts():
     plain = multi_room.means(rows, "rows")
     assert plain["Highway VI (max)"][8] > plain["VI"][8]
 
-    found = multi_room.means(ten_layouts(4, (4, 5, 8)), "iterations")
-    for n in (4, 5, 8):
+    found = multi_room.means(ten_layouts(4, (4, 5)), "iterations")
+    for n in (4, 5):
         assert found["Highway VI (max)"][n] <= 0.6 * found["VI"][n]
     assert found["PI"][4] < found["Highway VI (max)"][4] < found["PI"][4] + 1
-    assert all(found["Highway VI (max)"][n] < found["PI"][n] for n in (5, 8))
+    assert found["Highway VI (max)"][5] < found["PI"][5]
 
 
 def test_claim_nine_shows_both_families_and_where_it_fails():

@@ -43,7 +43,17 @@ def walk(mdp, policy, action, state=0):
     return tabular.Episode(*columns, jnp.ones(LAYERS, bool))
 
 
-@pytest.mark.parametrize("method", [m for m in tabular.METHODS if m != "highway-q-learning"])
+COVERED = ("q-learning", "n-step-sarsa", "tree-backup")  # by n-step Q-learning, SARSA(λ) and Q(σ)
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        pytest.param(m, marks=pytest.mark.full) if m in COVERED else m
+        for m in tabular.METHODS
+        if m != "highway-q-learning"
+    ],
+)
 def test_targets_of_an_episode_are_the_exact_operator(method):
     agent = tabular.make_agent(method, LAYERS, learning_rate=1.0, discount=DISCOUNT)
     learn = jax.jit(lambda q, episode: tabular.learn_episode(agent, q, episode))
