@@ -7,8 +7,8 @@ import os
 
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=1")
 
-import jax  # noqa: E402
-import pytest  # noqa: E402
+import jax
+import pytest
 
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_rank_promotion", "allow")
