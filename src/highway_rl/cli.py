@@ -95,9 +95,7 @@ class Plot(Debug):
         if (Path(self.experiment) / "metrics.csv").exists():
             from highway_rl.curves import draw
 
-            if (path := draw(Path(self.experiment))) is None:
-                raise ValueError(f"{self.experiment} cannot be drawn: it has no rows, or matplotlib is not installed")
-            print(f"figure: {path}")
+            print(f"figure: {draw(Path(self.experiment))}")
             return
         experiment = base.find(self.experiment)
         stored = self.out / f"{experiment.name}.csv"

@@ -157,8 +157,10 @@ def _go(config: Any, out: Path, *, as_json: bool, resume: bool) -> None:
     result |= {"scores": rows, "by_algo": by_algo(rows)}
     if finished:
         (out / "evaluation.json").write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
-    figure = draw(out)
     _show(result, as_json)
+    figure = None
+    with contextlib.suppress(ImportError, ValueError):  # without matplotlib, or stopped before the first report
+        figure = draw(out)
     if not as_json:
         print(f"folder: {out}" + (f"\nfigure: {figure}" if figure else ""))
     if trained.stopped:

@@ -25,9 +25,11 @@ def read(folder: Path) -> list[dict[str, Any]]:
         raise ValueError(f"{folder} is no training folder: {path} is not there") from None
 
 
-def draw(folder: Path) -> Path | None:
-    """`curves.png` from `metrics.csv` and, where it is there, `evaluation.json`; None without matplotlib or rows."""
+def draw(folder: Path) -> Path:
+    """`curves.png` from `metrics.csv` and, where it is there, `evaluation.json`."""
     rows = read(folder)
+    if not rows:
+        raise ValueError(f"{folder} has nothing to draw: its metrics.csv holds no rows yet")
     algos = list(dict.fromkeys(r["algo"] for r in rows))
     panels: list[Callable[[Any, list[dict[str, Any]], list[str]], None]] = [scores]
     if greedy := _evaluation(folder):
@@ -37,12 +39,7 @@ def draw(folder: Path) -> Path | None:
     if any(depths(rows, algo, "open_") for algo in algos):
         panels.append(gates)
     panels.append(bias)
-    try:
-        figure, axes = figures.axes(len(panels), _title(folder), columns=min(3, len(panels)), size=(4.6, 3.4))
-    except ImportError:
-        return None
-    if not rows:
-        return None
+    figure, axes = figures.axes(len(panels), _title(folder), columns=min(3, len(panels)), size=(4.6, 3.4))
     for axis, panel in zip(axes, panels, strict=True):
         panel(axis, rows, algos)
         if axis.get_legend_handles_labels()[0]:
@@ -82,7 +79,7 @@ def bias(axis: Any, rows: list[dict[str, Any]], algos: list[str]) -> None:
         step, found = curve(rows, algo, "bias")
         axis.plot(step, mean(found), color=f"C{i}")
     axis.axhline(0, color="0.6", lw=0.8, zorder=0)
-    axis.set(title="Target minus what really followed", xlabel="step", ylabel="mean over the store; colours as above")
+    axis.set(title="Target minus what really followed", xlabel="step", ylabel="mean; colours as in the first panel")
 
 
 def _per_depth(axis: Any, rows: list[dict[str, Any]], algos: list[str], prefix: str) -> None:
