@@ -123,7 +123,8 @@ def main() -> None:
     args = parser.parse_args()
     device = jax.devices()[0]
     print(f"jax {jax.__version__}, {device.device_kind}")
-    rows = []
+    rows = json.loads(args.out.read_text())["rows"] if args.out and args.out.exists() else []
+    facts = provenance(benchmark="dqn")
     for game in args.games:
         env = make(f"minatar/{game}", **({} if args.delay == "none" else {"delay": args.delay}))
         for algo in args.algos:
@@ -140,13 +141,10 @@ def main() -> None:
                 row |= whole(env, agent, schedule, runs, args.periods)
                 if args.parts:
                     row |= parts(env, agent, schedule, runs)
-                rows.append(row)
                 print("  ".join(f"{k} {v:.4g}" if isinstance(v, float) else f"{v}" for k, v in row.items()), flush=True)
-    if args.out:
-        facts = provenance(benchmark="dqn")
-        before = json.loads(args.out.read_text())["rows"] if args.out.exists() else []
-        rows = before + [{**row, "provenance": facts} for row in rows]
-        args.out.write_text(json.dumps({"rows": rows}, indent=1) + "\n")
+                rows.append({**row, "provenance": facts})
+                if args.out:
+                    args.out.write_text(json.dumps({"rows": rows}, indent=1) + "\n")
 
 
 if __name__ == "__main__":
