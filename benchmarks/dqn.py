@@ -58,7 +58,9 @@ def whole(env: Any, agent: Any, schedule: Any, runs: int, periods: int) -> dict[
         jax.block_until_ready((state, curve))
         times.append(time.perf_counter() - begin)
     bytes_ = 0 if memory is None else memory.argument_size_in_bytes + memory.temp_size_in_bytes
-    return {"us": 1e6 * min(times[2:]) / schedule.refresh, "compile_s": compile_s, "GB": bytes_ / 1e9}
+    row = {"us": 1e6 * min(times[2:]) / schedule.refresh, "compile_s": compile_s, "GB": bytes_ / 1e9}
+    held = jax.devices()[0].memory_stats() or {}  # the most this process ever held, earlier rows included; not on CPU
+    return row | ({"peak_GB": held["peak_bytes_in_use"] / 1e9} if held else {})
 
 
 def parts(env: Any, agent: Any, schedule: Any, runs: int, steps: int = 1000) -> dict[str, float]:
