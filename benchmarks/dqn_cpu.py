@@ -202,7 +202,7 @@ def main() -> None:
         except ImportError as error:
             print(f"{name}: left out, {error}")
             continue
-        rows.append({**row, "machine": platform.machine(), "load": os.getloadavg()[0]})
+        rows.append({**row, "threads": args.threads, "machine": platform.machine(), "load": os.getloadavg()[0]})
         print(
             "  ".join(f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}" for k, v in rows[-1].items()), flush=True
         )
