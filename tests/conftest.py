@@ -1,14 +1,26 @@
 """Strict numerics: float64, no silent broadcasting of ranks, no silent change of dtype.
 
-Tests compile more than they run, so the compiler stops at its first level unless the caller's XLA_FLAGS say otherwise.
+Tests compile more than they run, so the compiler hurries unless the caller's XLA_FLAGS say otherwise, and programs are
+kept on disk for this session: many tests, and processes that some of them start, run the same one.
 """
 
 import os
+import tempfile
+from importlib.metadata import version
 
-os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=1")
-
-import jax
 import pytest
+
+HURRY = "--xla_backend_optimization_level=1"
+if version("jaxlib").startswith("0.10."):  # XLA refuses flags it does not know, and this one may not stay
+    HURRY += " --xla_cpu_use_fusion_emitters=false"
+os.environ.setdefault("XLA_FLAGS", HURRY)
+if "JAX_COMPILATION_CACHE_DIR" not in os.environ:  # pytest's workers find it there
+    KEPT = tempfile.TemporaryDirectory(prefix="highway-rl-tests-")
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = KEPT.name
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "0")
+
+import jax  # noqa: E402  (reads the environment)
 
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_rank_promotion", "allow")

@@ -113,12 +113,8 @@ def advance(
     and learning stay two branches of which only one runs. A run that lost its store fills it until `learn_from`."""
 
     def one(run: Run, period: Int[Array, ""]) -> tuple[Run, Curve]:
-        return jax.lax.cond(
-            (period * schedule.refresh >= schedule.start) & (period >= learn_from),
-            lambda r: _period(env, agent, schedule, r, period, learns=True),
-            lambda r: _period(env, agent, schedule, r, period, learns=False),
-            run,
-        )
+        learns = (period * schedule.refresh >= schedule.start) & (period >= learn_from)
+        return _period(env, agent, schedule, run, period, learns)
 
     return jax.lax.scan(one, run, first + jnp.arange(periods, dtype=jnp.int32))
 
@@ -129,7 +125,7 @@ class _Turn(NamedTuple):
     env: PRNGKeyArray
     explores: Bool[Array, "*turn env"]
     action: Int[Array, "*turn env"]
-    net: Int[Array, "*turn update"]
+    net: Any = None
     obs: Any = None
     taken: Any = None
     target: Any = None
@@ -143,12 +139,12 @@ class _Made(NamedTuple):
 
 
 def _period(
-    env: Env, agent: DQN, schedule: Schedule, run: Run, period: Int[Array, ""], *, learns: bool
+    env: Env, agent: DQN, schedule: Schedule, run: Run, period: Int[Array, ""], learns: Bool[Array, ""]
 ) -> tuple[Run, Curve]:
-    """Refresh, then act and learn until the next one."""
+    """Refresh, then act and learn until the next one; or only act, before learning begins."""
     coded = stores.codec(env.observation)
     playing = auto_reset(env)
-    E, turns, updates = schedule.num_envs, schedule.turns, schedule.updates_per_turn if learns else 0
+    E, turns = schedule.num_envs, schedule.turns
     k_env, k_explore, k_action, k_batch, k_net, k_group = jax.random.split(jax.random.fold_in(run.key, period), 6)
     steps = period * schedule.refresh + E * jnp.arange(turns)
     epsilon = jnp.where(steps < schedule.start, 1.0, dqn.epsilon(agent, steps))
@@ -156,21 +152,14 @@ def _period(
         jax.random.split(k_env, (turns, E)),
         jax.random.uniform(k_explore, (turns, E)) < epsilon[:, None],
         jax.random.randint(k_action, (turns, E), 0, env.num_actions),
-        jax.random.randint(k_net, (turns, updates), 0, agent.num_networks),
     )
-    seen = Seen.nothing(agent)
-    if learns:
-        target, seen = refresh(agent, env, run.learning.params, run.older, run.store, steps[0], k_group)
-        flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), run.store.rows)
-        rows = stores.pick(flat.real, jax.random.uniform(k_batch, (turns, updates, agent.batch_size)))
-        xs = xs._replace(obs=flat.obs[rows], taken=flat.action[rows], target=target[rows])
-
     words = packing(run.env)
 
     def turn(carry: tuple[Learning, PyTree], x: _Turn) -> tuple[tuple[Learning, PyTree], _Made]:
         learning, packed = carry
         state = words.unpack(packed)
         here, loss, q = jax.vmap(coded.encode)(state.obs), jnp.float32(0), jnp.float32(0)
+        updates = 0 if x.net is None else x.net.shape[0]
         for i in range(updates):
             rows = x.obs[i] if i else jnp.concatenate([here, x.obs[i]])
             learning, error, values = dqn.update(
@@ -186,7 +175,19 @@ def _period(
         seen = jnp.concatenate([here, jax.vmap(coded.encode)(out.obs)], axis=-1)
         return (learning, words.pack(out.state)), _Made(seen, jnp.stack([w.astype(jnp.uint32) for w in made], axis=-1))
 
-    (learning, packed), made = jax.lax.scan(turn, (run.learning, words.pack(run.env)), xs)
+    def only_act(run: Run, packed: Any) -> tuple[Any, _Made, Seen]:
+        return *jax.lax.scan(turn, (run.learning, packed), xs), Seen.nothing(agent)
+
+    def learn(run: Run, packed: Any) -> tuple[Any, _Made, Seen]:
+        target, seen = refresh(agent, env, run.learning.params, run.older, run.store, steps[0], k_group)
+        flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), run.store.rows)
+        updates = schedule.updates_per_turn
+        rows = stores.pick(flat.real, jax.random.uniform(k_batch, (turns, updates, agent.batch_size)))
+        net = jax.random.randint(k_net, (turns, updates), 0, agent.num_networks)
+        batches = xs._replace(net=net, obs=flat.obs[rows], taken=flat.action[rows], target=target[rows])
+        return *jax.lax.scan(turn, (run.learning, packed), batches), seen
+
+    (learning, packed), made, seen = jax.lax.cond(learns, learn, only_act, run, words.pack(run.env))
     state = words.unpack(packed)
     action, flags, reward, loss = (made.words[..., i] for i in range(4))
     reward, loss = (jax.lax.bitcast_convert_type(x, jnp.float32) for x in (reward, loss))

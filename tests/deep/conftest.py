@@ -1,19 +1,13 @@
 """The deep agent runs in JAX's own defaults, 32 bits and its usual promotion, as it does outside the tests.
 
 Most tests here compile long and run shortly, so the compiler is told to hurry; those marked `learns` run long.
-Programs are kept on disk for this session: many tests, and the processes that some of them kill, run the same one.
 """
 
 import os
-import tempfile
 from collections.abc import Iterator
 
 import jax
 import pytest
-
-KEPT = tempfile.TemporaryDirectory(prefix="highway-rl-tests-")
-os.environ["JAX_COMPILATION_CACHE_DIR"] = KEPT.name  # for other processes
-jax.config.update("jax_compilation_cache_dir", KEPT.name)
 
 
 @pytest.fixture(scope="module", autouse=True)
