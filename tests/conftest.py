@@ -17,11 +17,14 @@ os.environ.setdefault("XLA_FLAGS", HURRY)
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ:  # pytest's workers find it there
     KEPT = tempfile.TemporaryDirectory(prefix="highway-rl-tests-")
     os.environ["JAX_COMPILATION_CACHE_DIR"] = KEPT.name
-os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
-os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "0")
+os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.1"
+os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "0"
 
-import jax  # noqa: E402  (reads the environment)
+import jax  # noqa: E402
 
+jax.config.update("jax_compilation_cache_dir", os.environ["JAX_COMPILATION_CACHE_DIR"])
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_rank_promotion", "allow")
 jax.config.update("jax_numpy_dtype_promotion", "strict")
