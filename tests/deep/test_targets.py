@@ -19,7 +19,7 @@ import pytest
 import rlax_reference
 
 from highway_rl import store as stores
-from highway_rl.agents import dqn, networks
+from highway_rl.agents import diagnostics, dqn, networks
 from highway_rl.agents.algorithms import ALGORITHMS, make_agent
 from highway_rl.agents.dqn import DQN
 from highway_rl.agents.refresh import refresh
@@ -45,6 +45,7 @@ class Row(NamedTuple):
     behaviour: float = 1.0
     policy: int = 0
     real: bool = True
+    born: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,6 +78,7 @@ class Reference:
     def __init__(self, rows, q, newer_q, bootstrap="greedy", epsilon=0.0, discount=GAMMA):
         self.rows, self.q, self.newer_q = rows, q, newer_q
         self.bootstrap, self.epsilon, self.discount = bootstrap, epsilon, discount
+        self.pool = [self]
 
     def target_policy(self, i, shares_ties):
         """π'(·|sᵢ)."""
@@ -142,19 +144,20 @@ class Reference:
     def target(self, t, spec):
         return self.combine(*self.returns(t, spec), spec)
 
+    def of_policies(self, t, spec):
+        """What the gate of each policy that met the pair of row t compares, in any ring: averages."""
+        met: dict[int, list[Any]] = {}
+        for ring in self.pool:
+            for i, row in enumerate(ring.rows):
+                if row.real and (row.obs, row.action) == (self.rows[t].obs, self.rows[t].action):
+                    met.setdefault(row.policy, []).append(ring.returns(i, spec))
+        for policy, each in met.items():
+            mean = [float(np.mean([found[n] for found, _ in each])) for n in range(len(spec.depths))]
+            yield policy, mean, None if spec.gate is None else float(np.mean([r for _, r in each]))
+
     def by_policy(self, t, spec):
         """The value of each policy that met the pair of row t, averages before the gate."""
-        met: dict[int, list[int]] = {}
-        for i, row in enumerate(self.rows):
-            if row.real and (row.obs, row.action) == (self.rows[t].obs, self.rows[t].action):
-                met.setdefault(row.policy, []).append(i)
-        values = {}
-        for policy, steps in met.items():
-            each = [self.returns(i, spec) for i in steps]
-            mean = [float(np.mean([found[n] for found, _ in each])) for n in range(len(spec.depths))]
-            reference = None if spec.gate is None else float(np.mean([r for _, r in each]))
-            values[policy] = self.combine(mean, reference, spec)
-        return values
+        return {policy: self.combine(mean, near, spec) for policy, mean, near in self.of_policies(t, spec)}
 
 
 add = jax.jit(stores.add)
@@ -170,7 +173,7 @@ def as_rows(steps):
         terminated=jnp.asarray([s.terminated for s in steps]),
         behaviour=jnp.asarray([s.behaviour for s in steps], jnp.float32),
         policy=jnp.asarray([s.policy for s in steps], jnp.int32),
-        born=jnp.zeros(len(steps), jnp.int32),
+        born=jnp.asarray([s.born for s in steps], jnp.int32),
         real=jnp.asarray([s.real for s in steps]),
     )
 
@@ -192,7 +195,7 @@ def build(seed, blocks, count=11, policy_length=7):
             terminated = bool(rng.random() < 0.07)
             truncated = bool(not terminated and rng.random() < 0.09)
             reward, behaviour = float(np.float32(rng.normal())), float(np.float32(rng.uniform(0.1, 1)))
-            step = Row(current, int(rng.integers(3)), reward, terminated, behaviour, done // policy_length)
+            step = Row(current, int(rng.integers(3)), reward, terminated, behaviour, done // policy_length, True, done)
             after = draw()
             steps.append(step)
             cut.append(truncated)
@@ -254,12 +257,15 @@ def each_ring(case, fresh=False):
     """Of each ring: a reference, and the target found at each of its rows."""
     agent, _ = CASES[case]
     found, newer, older = found_and_q(agent.num_networks, fresh)
-    epsilon = float(dqn.epsilon(agent, STEP))
-    for ring, by_slot in zip(two_rings()[1], found[case], strict=True):
+    epsilon, pool = float(dqn.epsilon(agent, STEP)), []
+    for ring in two_rings()[1]:
         rows = [row for _, row in ring]
         newer_q = [newer[row.obs] for row in rows]
         q = [older[row.obs] for row in rows] if agent.bootstrap == "double" else newer_q
-        yield Reference(rows, q, newer_q, agent.bootstrap, epsilon), [by_slot[slot] for slot, _ in ring]
+        pool.append(Reference(rows, q, newer_q, agent.bootstrap, epsilon))
+    for reference, ring, by_slot in zip(pool, two_rings()[1], found[case], strict=True):
+        reference.pool = pool
+        yield reference, [by_slot[slot] for slot, _ in ring]
 
 
 def compare(case, fresh=False):
@@ -355,7 +361,7 @@ CASES |= {  # several rules in one agent, of which one counts
     if i == 1
 }
 CASES |= {
-    f"pooled {label(name, options)}": (make_agent(name, rule=options, num_policies=9, **SETTINGS), spec)
+    f"pooled {label(name, options)}": (make_agent(name, rule=options, num_policies=12, **SETTINGS), spec)
     for name, options, spec in POOLED
 }
 COMPARED = list(CASES)
@@ -401,7 +407,8 @@ def test_stores_hold_every_case():
 
 
 def test_pools_are_worth_testing():
-    """Some pairs were met by several policies, some several times by one, and nine is room for all policies."""
+    """Some pairs were met by several policies, some several times by one, and twelve is room for all policies."""
+    assert len({row.policy for ring in two_rings()[1] for _, row in ring}) <= 12
     for ring in two_rings()[1]:
         rows = [row for _, row in ring if row.real]
         met = {}
@@ -409,7 +416,6 @@ def test_pools_are_worth_testing():
             met.setdefault((row.obs, row.action), []).append(row.policy)
         assert sum(len(set(policies)) >= 4 for policies in met.values()) >= 2
         assert sum(len(set(policies)) < len(policies) for policies in met.values()) >= 2
-        assert len({row.policy for row in rows}) <= 9
 
 
 @pytest.mark.parametrize("room", [2, 3])
@@ -417,8 +423,8 @@ def test_fewer_policies_than_met(room):
     """The target is the value of the row's own policy and of as many others as there is room for."""
     case = f"room for {room}"
     spec = CASES[case][1]
+    shared: dict[Any, float] = {}
     for reference, found in each_ring(case):
-        shared: dict[Any, float] = {}
         for t, row in enumerate(reference.rows):
             if not row.real:
                 continue
@@ -428,6 +434,79 @@ def test_fewer_policies_than_met(room):
             possible = np.array([smax([own, *chosen], spec.policy_alpha) for chosen in others])
             assert np.isclose(possible, found[t], rtol=1e-5, atol=1e-5).any(), t
             assert shared.setdefault((row.obs, row.action, row.policy), found[t]) == found[t]
+
+
+def test_pools_reach_across_rings():
+    """Some pair was met by other policies in the other ring: a pool of each ring alone would not do."""
+    one, two = ({(row.obs, row.action): row.policy for _, row in ring if row.real} for ring in two_rings()[1])
+    assert any(one[pair] != two[pair] for pair in one.keys() & two.keys())
+
+
+SEEN = {
+    "dqn": "n-step-dqn n=3",
+    "gated": "n-step-highway-dqn",
+    "several": "soft-highway-dqn depths=(2, 5, 17) alpha=2.0",
+}
+SEEN |= {"pooled": "pooled soft-highway-dqn depths=(3, 6) alpha=inf"}
+
+
+@functools.cache
+def all_seen():
+    agents = {case: CASES[case][0] for case in SEEN.values()}
+    params = some_networks(DQN(**SETTINGS), 2)
+
+    @functools.partial(jax.jit, compiler_options=QUICKLY)
+    def run(store, key):
+        return {c: refresh(a, ENV, params, None, store, jnp.int32(STEP), key)[1] for c, a in agents.items()}
+
+    return jax.tree.map(np.asarray, run(two_rings()[0], jax.random.key(3)))
+
+
+@pytest.mark.parametrize("case", SEEN.values(), ids=SEEN)
+def test_what_is_seen(case):
+    """Each diagnostic by its meaning, over the steps of both rings together; loops over rows."""
+    agent, spec = CASES[case]
+    shown = dataclasses.replace(spec, gate=1 if spec.gate is None else spec.gate)
+    opened, won, bias, value, largest, error, age = [], [], [], [], [], [], []
+    ratio: dict[int, list[float]] = {k: [] for k in diagnostics.RATIO_DEPTHS}
+    for reference, target in each_ring(case):
+        rows, q = reference.rows, reference.q
+        for t, row in enumerate(rows):
+            if not row.real:
+                continue
+            far, near = reference.returns(t, shown)
+            if agent.num_policies > 1:
+                far, near = next((f, n) for policy, f, n in reference.of_policies(t, shown) if policy == row.policy)
+            opened.append([x >= near - 1e-6 for x in far])
+            won.append(0 if max(far) <= near else 1 + int(np.argmax(far)))
+            value.append(max(q[t]))
+            largest.append(max(q[t]))
+            error.append(abs(target[t] - q[t][row.action]))
+            age.append(STEP - row.born)
+            total, weight, i = 0.0, 1.0, t
+            product = 1.0
+            while True:
+                total, weight = total + weight * rows[i].reward, weight * GAMMA
+                if reference.ends(i):
+                    break
+                i += 1
+                product *= min(1.0, float(rows[i].action == int(np.argmax(q[i]))) / rows[i].behaviour)
+                if i - t in ratio:
+                    ratio[i - t].append(product)
+            if rows[i].terminated:
+                bias.append(target[t] - total)
+    seen = all_seen()[case]
+    close = functools.partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-5)
+    close(seen.open, np.mean(opened, axis=0))
+    close(seen.won, [np.mean(np.asarray(won) == i) for i in range(len(spec.depths) + 1)])
+    close(seen.bias, np.mean(bias))
+    close(seen.value, np.mean(value))
+    close(seen.largest, max(largest))
+    close(seen.error, np.mean(error))
+    close(seen.age, np.mean(age))
+    close(seen.ratio, [np.mean(x) if x else np.nan for x in ratio.values()])
+    assert sum(bool(x) for x in ratio.values()) >= 4
+    assert len(bias) < len(value)
 
 
 def test_other_policies_come_alike():

@@ -18,7 +18,7 @@ RATIO_DEPTHS = (1, 2, 4, 8, 16, 32, 64, 128)
 
 
 class Seen(NamedTuple):
-    """Means over the steps in the store.
+    """Means over the steps in the store, of all environments together.
 
     open     per depth, how often the gate lets the n-step return through, or would if there were one
     won      how often each return is the largest: first the one the gate compares with, then each depth

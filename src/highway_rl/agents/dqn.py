@@ -129,7 +129,7 @@ def epsilon(agent: DQN, step: Any) -> Float[Array, ""]:
 
 
 class Targets(NamedTuple):
-    """The target of every row, and what there is to see of how it came about."""
+    """The target of every row, and what its gate compared: with several policies, averages of the row's own."""
 
     target: Float[AnyArray, "t"]
     returns: Float[AnyArray, "t n"]
@@ -163,7 +163,8 @@ def targets(
     if group is None:
         target = combine_returns(rule.backup, returns[:, None], reference[:, None])
     else:
-        target = combine_by_policy(rule.backup, returns, reference, data.action, group, agent.num_policies, key)
+        pooled = combine_by_policy(rule.backup, returns, reference, data.action, group, agent.num_policies, key)
+        target, returns, reference = pooled
     return Targets(target, returns, reference)
 
 

@@ -2,8 +2,7 @@
 
     target(s,a) = smax_{m ∈ 𝓜} smax_{n ∈ 𝒩} max{ 𝔼̂_{𝒟⁽ᵐ⁾ₛₐ} Gⁿ, 𝔼̂_{𝒟⁽ᵐ⁾ₛₐ} G¹ }
 
-Equal pairs are found by a 64-bit hash and one sort of an environment's whole ring; with several environments each ring
-pools its own.
+Equal pairs are found by a 64-bit hash and one sort of the whole store, all environments together.
 """
 
 from __future__ import annotations
@@ -51,9 +50,11 @@ def combine_by_policy(
     group: Group,
     num_policies: int,
     key: PRNGKeyArray,
-) -> Float[AnyArray, "t"]:
+) -> tuple[Float[AnyArray, "t"], Float[AnyArray, "t n"], Float[AnyArray, "t"]]:
     """Averages within a policy, then the backup over at most `num_policies` of them: the row's own, and others that
     met the same pair, chosen at random where there are more. Rows that are not real form groups of their own.
+
+    Returned are the targets, and the averages of the row's own policy: what its gate compared.
     """
     count = returns.shape[0]
     here = jnp.arange(count)
@@ -79,4 +80,5 @@ def combine_by_policy(
     turn = jnp.arange(num_policies)
     chosen = first[:, None] + ((segment - first)[:, None] + turn) % met[:, None]
     target = combine_returns(backup, mean_returns[chosen], mean_reference[chosen], policy_mask=turn < met[:, None])
-    return jnp.zeros_like(target).at[order].set(target)
+    back = lambda x: jnp.zeros_like(x).at[order].set(x)  # noqa: E731
+    return back(target), back(mean_returns[segment]), back(mean_reference[segment])

@@ -31,20 +31,19 @@ def refresh(
     q = whole_store(agent, env, older if double else params, store)
     newer = whole_store(agent, env, params, store) if double else q
 
-    def one_ring(ring: Store, q: Array, newer: Array) -> tuple[Array, Seen]:
-        rows, q, newer = stores.in_order(ring, (ring.rows, q, newer))
-        data = stores.trajectory(rows, agent.discount)
-        group = Group(hash_rows(rows.obs), rows.policy, rows.real) if agent.num_policies > 1 else None
-        found = [dqn.targets(agent, rule, data, q, step, newer_q=newer, group=group, key=key) for rule in agent.rules]
-        seen = [look(agent, rule, data, rows, q, f, step) for rule, f in zip(agent.rules, found, strict=True)]
-        target = pick([f.target for f in found])
-        return stores.in_slots(ring, target), pick(seen)
+    # rings one after the other are one chronological store: each ends with a row nobody acted on, where paths are cut
+    ordered = jax.vmap(stores.in_order)(store, (store.rows, q, newer))
+    rows, q, newer = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), ordered)
+    data = stores.trajectory(rows, agent.discount)
+    group = Group(hash_rows(rows.obs), rows.policy, rows.real) if agent.num_policies > 1 else None
+    found = [dqn.targets(agent, rule, data, q, step, newer_q=newer, group=group, key=key) for rule in agent.rules]
+    seen = [look(agent, rule, data, rows, q, f, step) for rule, f in zip(agent.rules, found, strict=True)]
 
     def pick(trees: list[Any]) -> Any:
         return trees[0] if len(trees) == 1 else jax.tree.map(lambda *x: jnp.stack(x)[agent.which], *trees)
 
-    target, seen = jax.vmap(one_ring)(store, q, newer)
-    return target.reshape(-1), jax.tree.map(lambda x: jnp.mean(x, axis=0), seen)
+    target = pick([f.target for f in found]).reshape(store.rows.action.shape)
+    return jax.vmap(stores.in_slots)(store, target).reshape(-1), pick(seen)
 
 
 def whole_store(agent: DQN, env: Env, params: PyTree, store: Store) -> Float[Array, "env slot a"]:
