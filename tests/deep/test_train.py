@@ -1,6 +1,7 @@
 """The loop: probes with known values, and relations between runs that must agree."""
 
 import dataclasses
+from itertools import pairwise
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +14,8 @@ from highway_rl.agents import dqn, networks
 from highway_rl.agents.algorithms import make_agent
 from highway_rl.agents.dqn import DQN
 from highway_rl.core import targets
-from highway_rl.core.backup import TO_END
+from highway_rl.core.backup import TO_END, Backup
+from highway_rl.core.targets import TargetRule
 from highway_rl.envs import probes
 from highway_rl.train import Schedule, advance, init, train
 
@@ -29,14 +31,6 @@ def adam():
     return optax.adam(1.0)
 
 
-def settle(env, agent, steps=8_000, **schedule):
-    """Trains, and returns q at every observation of a short list."""
-    plan = Schedule(**({"steps": steps, "capacity": 2_000, "start": 200, "refresh": 200} | schedule))
-    run, curve = jax.jit(lambda k: train(env, agent, plan, k))(jax.random.key(0))
-    assert np.isfinite(curve.loss).all()
-    return lambda obs: np.asarray(dqn.q_values(agent, env, run.learning.params, jnp.asarray(obs)))
-
-
 RULES = {
     "dqn": targets.q_learning(),
     "to the end": targets.n_step(TO_END),
@@ -45,37 +39,49 @@ RULES = {
 }
 
 
-def some(*quick):
-    """These rules in every run of the tests, the others in the full one."""
-    return [name if name in quick else pytest.param(name, marks=pytest.mark.full) for name in RULES]
+def settle(env, discount, states):
+    """What each of these rules learns of the first `states` observations, all in one program."""
+    plan = Schedule(steps=12_000, capacity=2_000, start=200, refresh=200)
+    base = DQN(rule=tuple(RULES.values()), network=tiny, discount=discount, **{**QUICK, "learning_rate": 1e-3})
+
+    def one(which, key):
+        run, curve = train(env, dataclasses.replace(base, which=which), plan, key)
+        obs = jnp.eye(env.observation.shape[0], dtype=jnp.float32)[:states]
+        return dqn.q_values(base, env, run.learning.params, obs), curve.loss
+
+    q, loss = jax.jit(jax.vmap(one, in_axes=(0, None)))(jnp.arange(len(RULES)), jax.random.key(0))
+    assert np.isfinite(loss).all()
+    return np.asarray(q)
 
 
-@pytest.mark.parametrize("name", some("soft highway"))
+def within_two_percent(found, known):
+    """Of the value itself; where that is zero, of the largest. Without a gate the return to the end counts what was
+    explored on the way, so where there is a way its value of the first state is too low."""
+    known = np.asarray(known, np.float64)
+    allowed = 0.02 * np.where(known == 0, np.abs(known).max(), np.abs(known))
+    for name, q in zip(RULES, found, strict=True):
+        if name == "to the end" and not np.array_equal(np.abs(known), np.ones((2, 2))):
+            assert (q[0] < known[0] - allowed[0]).all(), q
+        else:
+            assert (np.abs(q - known) <= allowed).all(), (name, q)
+
+
 @pytest.mark.learns
-def test_probe_coin(name):
-    """Q depends on the observation: +1 for the right name, −1 for the wrong one, within 2 %."""
-    agent = DQN(rule=RULES[name], network=tiny, discount=0.9, **QUICK)
-    q = settle(probes.coin(), agent)(np.eye(2, dtype=np.float32))
-    np.testing.assert_allclose(q, [[1, -1], [-1, 1]], atol=0.02)
-
-
-@pytest.mark.parametrize("name", some("retrace"))
-@pytest.mark.learns
-def test_probe_termination(name):
-    """Discounting, and nothing after the end: Q*(0,·) = −1 + 0.9, Q*(1,a) = a."""
-    agent = DQN(rule=RULES[name], network=tiny, discount=0.9, **QUICK)
-    q = settle(probes.two_steps(), agent)(np.eye(3, dtype=np.float32)[:2])
-    np.testing.assert_allclose(q, [[-0.1, -0.1], [0, 1]], atol=0.02)
+def test_probe_coin():
+    """Q depends on the observation: +1 for the right name, −1 for the wrong one."""
+    within_two_percent(settle(probes.coin(), 0.9, 2), [[1, -1], [-1, 1]])
 
 
 @pytest.mark.learns
-def test_probe_truncation_bootstraps():
-    """A cut episode's last state counts: its value there is what the network says, and both steps build on it."""
-    agent = DQN(rule=targets.q_learning(), network=tiny, discount=0.5, **QUICK)
-    q = settle(probes.two_steps(truncate=True), agent)(np.eye(3, dtype=np.float32))
-    last = q[2].max()
-    np.testing.assert_allclose(q[1], [0.5 * last, 1 + 0.5 * last], atol=0.02)
-    np.testing.assert_allclose(q[0], -1 + 0.5 * (1 + 0.5 * last), atol=0.02)
+def test_probe_termination():
+    """Discounting, and nothing after the end: Q*(0,·) = −1 + 0.8, Q*(1,a) = a."""
+    within_two_percent(settle(probes.two_steps(), 0.8, 2), [[-0.2, -0.2], [0, 1]])
+
+
+@pytest.mark.learns
+def test_probe_truncation():
+    """A cut episode's last state counts, as if it went on: Q*(0,·) = −1/(1+γ), Q*(1,a) = a − γ/(1+γ)."""
+    within_two_percent(settle(probes.two_steps(truncate=True), 0.5, 2), [[-2 / 3, -2 / 3], [-1 / 3, 2 / 3]])
 
 
 def finish(agent, env=None, schedule=SMALL, seed=0):
@@ -112,23 +118,52 @@ def test_seeds_together_are_seeds_alone():
 
 
 def test_settings_are_leaves():
-    """Several rules, discounts and learning rates in one program equal the same runs one at a time."""
+    """Rules, α, λ, the depths' prior, discounts, learning rates and ε in one program equal the same runs alone."""
     env = probes.late(8)
-    rules = (targets.soft_highway(), targets.retrace(0.9))
-    rates = jnp.asarray([1e-3, 3e-3])
-    gammas = jnp.asarray([0.9, 0.99])
-    base = DQN(rule=rules, network=tiny)
+    alpha, lam = jnp.asarray([jnp.inf, 0.5]), jnp.asarray([0.3, 0.9])
+    prior = jnp.asarray([[0.2, 0.8], [0.5, 0.5]])
+    rates, gammas, ends = jnp.asarray([1e-3, 3e-3]), jnp.asarray([0.9, 0.99]), jnp.asarray([0.3, 0.05])
 
-    def one(which, rate, gamma):
-        agent = dataclasses.replace(base, which=which, learning_rate=rate, discount=gamma)
+    def rules(alpha, lam, prior):
+        return TargetRule(Backup((2, TO_END), prior, alpha)), targets.retrace(lam)
+
+    def one(which, alpha, lam, prior, rate, gamma, end):
+        agent = DQN(rules(alpha, lam, prior), which, gamma, rate, epsilon_end=end, epsilon_steps=200.0, network=tiny)
         return train(env, agent, SMALL, jax.random.key(0))[0].learning.params
 
-    together = jax.jit(jax.vmap(one))(jnp.arange(2), rates, gammas)
+    together = jax.jit(jax.vmap(one))(jnp.arange(2), alpha, lam, prior, rates, gammas, ends)
     for i in range(2):
-        agent = DQN(rule=rules[i], network=tiny, learning_rate=float(rates[i]), discount=float(gammas[i]))
-        alone = jax.jit(lambda k, agent=agent: train(env, agent, SMALL, k))(jax.random.key(0))[0].learning.params
+        rule = rules(float(alpha[i]), float(lam[i]), tuple(np.asarray(prior[i]).tolist()))[i]
+        agent = DQN(
+            rule,
+            network=tiny,
+            learning_rate=float(rates[i]),
+            discount=float(gammas[i]),
+            epsilon_end=float(ends[i]),
+            epsilon_steps=200.0,
+        )
+        alone = finish(agent, env)[0].learning.params
         for a, b in zip(jax.tree.leaves(together), jax.tree.leaves(alone), strict=True):
             np.testing.assert_allclose(a[i], b, rtol=2e-4, atol=1e-5)
+
+
+def test_a_period_of_several_networks_and_environments():
+    """One update a step whatever the number of environments, shared among the networks; Double's older networks are
+    those of the refresh before."""
+    env, agent = probes.late(10), DQN(bootstrap="double", num_networks=2, optimizer=adam, network=tiny)
+    plan = dataclasses.replace(SMALL, num_envs=4)
+    run = jax.jit(lambda k: init(env, agent, plan, k))(jax.random.key(0))
+    step = jax.jit(lambda r, first: advance(env, agent, plan, r, first, 1)[0])
+    before = [run]
+    for period in range(3):
+        before.append(step(before[-1], jnp.int32(period)))
+    for earlier, later in pairwise(before):
+        for a, b in zip(jax.tree.leaves(later.older), jax.tree.leaves(earlier.learning.params), strict=True):
+            np.testing.assert_array_equal(a, b)
+    assert not np.array_equal(before[3].older.small, before[3].learning.params.small)
+    counts = np.asarray(optax.tree.get(before[3].learning.moments, "count"))
+    assert counts.sum() == 200
+    assert counts.min() > 60
 
 
 def test_in_pieces_is_in_one_go():

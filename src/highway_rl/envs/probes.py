@@ -61,13 +61,15 @@ def late(length: int = 50, num_actions: int = 4, prize: float = 1.0, trap: bool 
 
 
 def two_steps(truncate: bool = False) -> Env:
-    """Two steps and out: −1, then the action's number. With `truncate` the episode is cut, not ended, after them.
+    """Two steps and out: −1, then the action's number. With `truncate` they lead back to the first state, and the
+    episode is cut there, not ended.
 
-    Ended: Q*(0, ·) = −1 + γ and Q*(1, a) = a. Cut: the last state counts as a state, worth what it is worth.
+    Ended: Q*(0, ·) = −1 + γ and Q*(1, a) = a. Cut: Q*(0, ·) = −1/(1 + γ) and Q*(1, a) = a − γ/(1 + γ), as if it went
+    on for ever.
     """
 
     def observe(state: Array) -> Array:
-        return (jnp.arange(3) == state).astype(jnp.float32)
+        return (jnp.arange(3) == (state % 2 if truncate else state)).astype(jnp.float32)
 
     def reset(key: PRNGKeyArray) -> tuple[Array, Array]:
         del key
