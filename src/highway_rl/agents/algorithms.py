@@ -103,9 +103,11 @@ def make_rule(name: str, **options: Any) -> tuple[TargetRule, dict[str, Any]]:
         raise unknown("algorithm", name, ALGORITHMS)
     maker = ALGORITHMS[name]
     allowed = maker.__code__.co_varnames[: maker.__code__.co_argcount]
-    for option in options:
+    for option, value in options.items():
         if option not in allowed:
             raise ValueError(f"{name} has no option {option!r}: it takes {', '.join(allowed) or 'none'}")
+        if option in ("n", "depths") and isinstance(value, str) and value != "end":
+            raise ValueError(f"{option}={value!r}: give whole numbers >= 1, or end")
     return maker(**{option: _depths(value) for option, value in options.items()})
 
 

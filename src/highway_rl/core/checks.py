@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -24,9 +25,7 @@ def check_backup(backup: Any) -> None:
     if backup.gate_depth is not None and (not isinstance(backup.gate_depth, int) or backup.gate_depth < 0):
         raise ValueError(f"gate_depth={backup.gate_depth!r}: give a depth >= 0, or None for no gate")
     for name in ("depth_alpha", "policy_alpha"):
-        value = getattr(backup, name)
-        if is_concrete(value) and not np.all(np.asarray(value) >= 0):
-            raise ValueError(f"{name}={value!r}: give a number in [0, inf]")
+        check_numbers(name, getattr(backup, name), lambda x: x >= 0, "in [0, inf]")
     if backup.depth_prior is not None and is_concrete(backup.depth_prior):
         check_shares("depth_prior", backup.depth_prior, len(backup.depths))
 
@@ -42,8 +41,20 @@ def check_shares(name: str, value: Any, entries: int) -> None:
 
 
 def check_unit_interval(name: str, value: Any) -> None:
-    if is_concrete(value) and not np.all((np.asarray(value) >= 0) & (np.asarray(value) <= 1)):
-        raise ValueError(f"{name}={value!r}: give a number in [0, 1]")
+    check_numbers(name, value, lambda x: (x >= 0) & (x <= 1), "in [0, 1]")
+
+
+def check_numbers(name: str, value: Any, holds: Callable[[Any], Any], allowed: str) -> None:
+    """A number, or an array of them, all of which are allowed. Inside `jit` nobody knows, and everything passes."""
+    if not is_concrete(value):
+        return
+    try:
+        array = np.asarray(value)
+        number = jax.dtypes.issubdtype(array.dtype, np.floating) or array.dtype.kind in "biu"
+    except (ValueError, TypeError):  # ragged, or no array at all
+        number = False
+    if not number or not np.all(holds(array)):
+        raise ValueError(f"{name}={value!r}: give a number {allowed}")
 
 
 def is_concrete(value: Any) -> bool:

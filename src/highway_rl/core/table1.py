@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from highway_rl.core.backup import Backup
-from highway_rl.core.checks import check_unit_interval
+from highway_rl.core.checks import check_numbers, check_unit_interval
 
 Depths = int | np.integer | Iterable[int | np.integer]
 """One lookahead depth, or several."""
@@ -43,6 +43,7 @@ def highway_optimality(depths: Depths) -> Backup:
 
 def highway_softmax(depths: Depths, alpha: Any) -> Backup:
     """𝒢^α: softmax over depths and policies; alpha → ∞ is 𝒢*, alpha = 0 uniform 𝒢. Paper: Eq. 6, Thm. A.2."""
+    check_numbers("alpha", alpha, lambda x: x >= 0, "in [0, inf]")
     return Backup(_as_depths(depths), depth_alpha=alpha, policy_alpha=alpha)
 
 
@@ -63,5 +64,5 @@ def expectation_gate(depths: Depths, share: float = 0.5) -> Backup:
 
 
 def _as_depths(depths: Depths) -> tuple[int, ...]:
-    given = tuple(depths) if isinstance(depths, Iterable) else (depths,)
+    given = tuple(depths) if isinstance(depths, Iterable) and not isinstance(depths, str) else (depths,)
     return tuple(int(n) if isinstance(n, np.integer) else n for n in given)
