@@ -28,10 +28,9 @@ ALLOWED = {
     "train": MATHS | {"envs", "store", "packing", "agents"},
     "checkpoint": set(),
     "provenance": {"highway_rl"},
-    "metrics": MATHS | {"agents"},
-    "runs": MATHS
-    | {"validate"}
-    | {"envs", "store", "agents", "train", "checkpoint", "provenance", "metrics", "highway_rl"},
+    "metrics": MATHS | {"agents", "checkpoint", "highway_rl"},
+    "configs": MATHS | {"validate", "envs", "store", "agents", "train", "checkpoint", "provenance", "highway_rl"},
+    "runs": MATHS | {"agents", "train", "checkpoint", "configs", "metrics", "highway_rl"},
     "figures": set(),
     "curves": {"figures", "highway_rl"},
     "evaluation": MATHS | {"validate", "agents"},
@@ -44,6 +43,7 @@ ALLOWED = {
     "cli": PLAN
     | {"cli_games", "cli_train", "cli_learn"}
     | {"console", "curves", "envs", "planning", "experiments", "highway_rl"},
+    "__main__": {"cli"},
     "highway_rl": PLAN | {"envs"},
 }
 """What each layer (a file or a folder of the package; `highway_rl` is its `__init__`) may import, besides itself."""

@@ -5,11 +5,16 @@ Arrays go through Orbax, everything else through JSON; nothing is ever unpickled
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import hashlib
 import json
+import logging
 import os
+import re
 import shutil
 import warnings
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +25,23 @@ from jaxtyping import PyTree
 PREFIX, ASIDE, MANIFEST = "step_", ".writing_", "manifest.json"
 
 
-def save(folder: Path, step: int, tree: PyTree, facts: dict[str, Any], *, keep: int = 3, pinned: int = -1) -> Path:
-    """Writes `folder/step_<step>`, then removes all but the newest `keep`; the `pinned` step stays.
+class Missing(ValueError):
+    """A folder without a checkpoint that could be loaded."""
 
-    If the disk is full the error is raised and everything written before is still there.
+
+def save(
+    folder: Path,
+    step: int,
+    tree: PyTree,
+    facts: dict[str, Any],
+    *,
+    keep: int = 3,
+    pinned: Collection[int | None] = (),
+) -> Path:
+    """Writes `folder/step_<step>`, then removes all but the newest `keep` and the `pinned` ones, and any of later
+    steps: a run that is here again had no use for them.
+
+    If the disk is full an OSError is raised and everything written before is still there.
     """
     import orbax.checkpoint as ocp
 
@@ -34,7 +52,7 @@ def save(folder: Path, step: int, tree: PyTree, facts: dict[str, Any], *, keep: 
         shutil.rmtree(old, ignore_errors=True)
     try:
         arrays = {f"{i:04d}": _plain(leaf) for i, leaf in enumerate(jax.tree.leaves(tree))}
-        with ocp.StandardCheckpointer() as writer:
+        with _storage_errors(), ocp.StandardCheckpointer() as writer:
             writer.save(aside / "arrays", arrays)
         sums = {str(p.relative_to(aside)): _sum(p) for p in sorted(aside.rglob("*")) if p.is_file()}
         with (aside / MANIFEST).open("w", encoding="utf-8") as file:
@@ -46,10 +64,43 @@ def save(folder: Path, step: int, tree: PyTree, facts: dict[str, Any], *, keep: 
     except BaseException:
         shutil.rmtree(aside, ignore_errors=True)
         raise
-    for earlier in steps(folder)[:-keep]:
-        if earlier != pinned:
-            shutil.rmtree(folder / f"{PREFIX}{earlier:012d}", ignore_errors=True)
+    there = steps(folder)
+    later = [x for x in there if x > step]
+    for other in later + [x for x in there if x <= step and x not in pinned][:-keep]:
+        shutil.rmtree(folder / f"{PREFIX}{other:012d}", ignore_errors=True)
     return final
+
+
+@contextlib.contextmanager
+def _storage_errors() -> Iterator[None]:
+    """Storage that fails as an OSError: Orbax raises a ValueError that begins with a status, and logs tracebacks."""
+    logger = logging.getLogger("absl")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    except ValueError as error:
+        if not re.match("[A-Z_]+: ", str(error)):
+            raise
+        full = str(error).startswith("RESOURCE_EXHAUSTED") or os.strerror(errno.ENOSPC) in str(error)
+        number = errno.ENOSPC if full else errno.EIO
+        raise OSError(number, os.strerror(number) if full else " ".join(str(error).split())) from None
+    finally:
+        logger.setLevel(level)
+
+
+def write_text(path: Path, text: str) -> None:
+    """A text file that is there whole or not at all."""
+    aside = path.with_suffix(".writing")
+    try:
+        with aside.open("w", encoding="utf-8", newline="") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        aside.replace(path)
+    except OSError:
+        aside.unlink(missing_ok=True)
+        raise
 
 
 def steps(folder: Path) -> list[int]:
@@ -59,13 +110,14 @@ def steps(folder: Path) -> list[int]:
 
 def latest(folder: Path) -> tuple[Path, dict[str, Any]]:
     """The newest checkpoint whose checksums hold, and its facts; warns of each newer one that is damaged."""
-    for step in reversed(steps(folder)):
+    found = steps(folder)
+    for step in reversed(found):
         path = folder / f"{PREFIX}{step:012d}"
         problem = damage(path)
         if problem is None:
             return path, json.loads((path / MANIFEST).read_text(encoding="utf-8"))["facts"]
-        warnings.warn(f"{path} is damaged ({problem}): trying the one before", stacklevel=2)
-    raise ValueError(f"{folder} holds no sound checkpoint")
+        warnings.warn(f"{path} is damaged ({problem})", stacklevel=2)
+    raise Missing(f"{folder} holds no sound checkpoint" + (f": all {len(found)} are damaged" if found else ""))
 
 
 def damage(path: Path) -> str | None:

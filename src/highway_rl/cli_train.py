@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
+import datetime
+import math
 import signal
 import sys
 import time
@@ -14,7 +15,7 @@ from typing import Annotated, Any
 
 from tyro.conf import Positional, UseAppendAction, arg
 
-from highway_rl.console import settings, table
+from highway_rl.console import as_json, settings, table
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -73,8 +74,8 @@ class Train:
         from highway_rl import runs
 
         delay = {"delay": _delay(self.delay)} if self.delay is not None else {}
-        if self.steps != int(self.steps):
-            raise ValueError(f"steps={self.steps}: give a whole number")
+        if not math.isfinite(self.steps) or self.steps != int(self.steps):
+            raise ValueError(f"steps={self.steps}: give a whole number >= 1")
         config = runs.Config(
             task=self.task,
             algos=self.algo or ("soft-highway-dqn",),
@@ -91,18 +92,12 @@ class Train:
             save_store=not self.no_store,
             episodes=self.episodes,
         )
-        runs.setup(config)
-        if (self.out / "config.json").exists():
-            raise ValueError(
-                f"{self.out} holds a run already: `highway-rl resume {self.out}` goes on with it, --out names another"
-            )
-        runs.write_config(config, self.out)
-        _go(config, self.out, as_json=self.json, resume=False)
+        _go(config, self.out, in_json=self.json, resume=False)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Resume:
-    """Go on with a run that was stopped or killed, from its newest sound checkpoint, to the bit."""
+    """Go on with a run that was stopped or killed, from its newest sound checkpoint (or its beginning), to the bit."""
 
     folder: Annotated[Positional[Path], arg(metavar="DIR")]
     """The folder `highway-rl train` wrote."""
@@ -114,7 +109,7 @@ class Resume:
     def __call__(self) -> None:
         from highway_rl import runs
 
-        _go(runs.read_config(self.folder), self.folder, as_json=self.json, resume=True)
+        _go(runs.read_config(self.folder), self.folder, in_json=self.json, resume=True)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -139,12 +134,13 @@ class Evaluate:
         from highway_rl.evaluation import by_algo, evaluate
 
         with _warnings_as_lines():
-            _, params, made, step = runs.load(self.folder)
-            rows = evaluate(made, params, episodes=self.episodes, seed=self.seed, max_steps=self.max_steps)
+            _, params, made, step, broken = runs.load(self.folder)
+            options = {"episodes": self.episodes, "seed": self.seed, "max_steps": self.max_steps}
+            rows = evaluate(made, params, broken=broken, **options)
         _show({"step": step, "of": made.schedule.steps, "scores": rows, "by_algo": by_algo(rows)}, self.json)
 
 
-def _go(config: Any, out: Path, *, as_json: bool, resume: bool) -> None:
+def _go(config: Any, out: Path, *, in_json: bool, resume: bool) -> None:
     from highway_rl import runs
     from highway_rl.curves import draw
     from highway_rl.evaluation import by_algo, evaluate
@@ -152,16 +148,17 @@ def _go(config: Any, out: Path, *, as_json: bool, resume: bool) -> None:
     with _signals() as caught, _warnings_as_lines(), _bar(config) as report:
         trained = runs.fit(config, out, report=report, should_stop=lambda: bool(caught), resume=resume)
         finished = trained.step >= trained.setup.schedule.steps
-        rows = evaluate(trained.setup, trained.run.learning.params, episodes=config.episodes) if finished else []
+        params, broken = trained.run.learning.params, trained.broken
+        rows = evaluate(trained.setup, params, episodes=config.episodes, broken=broken) if finished else []
     result = {"folder": str(out), "step": trained.step, "of": trained.setup.schedule.steps, "stopped": trained.stopped}
     result |= {"scores": rows, "by_algo": by_algo(rows)}
     if finished:
-        (out / "evaluation.json").write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
-    _show(result, as_json)
+        (out / "evaluation.json").write_text(as_json(result) + "\n", encoding="utf-8")
+    _show(result, in_json)
     figure = None
     with contextlib.suppress(ImportError, ValueError):  # without matplotlib, or stopped before the first report
         figure = draw(out)
-    if not as_json:
+    if not in_json:
         print(f"folder: {out}" + (f"\nfigure: {figure}" if figure else ""))
     if trained.stopped:
         raise ValueError("; ".join(runs.sentence(x) for x in trained.stopped))
@@ -170,9 +167,9 @@ def _go(config: Any, out: Path, *, as_json: bool, resume: bool) -> None:
         raise SystemExit(128 + caught[0])
 
 
-def _show(result: dict[str, Any], as_json: bool) -> None:
-    if as_json:
-        print(json.dumps(result, indent=2))
+def _show(result: dict[str, Any], in_json: bool) -> None:
+    if in_json:
+        print(as_json(result))
         return
     if result["scores"]:
         each = [
@@ -180,11 +177,14 @@ def _show(result: dict[str, Any], as_json: bool) -> None:
         ]
         table(("algorithm", "seed", "score (95 %)", "length", "cut off"), each)
         for algo, found in result["by_algo"].items():
-            print(f"{algo}: {_interval(found)} over {found['seeds']} seed{'s' * (found['seeds'] > 1)}")
+            without = f", without seed {', '.join(map(str, found['broken']))}: numbers broke" * bool(found["broken"])
+            print(f"{algo}: {_interval(found)} over {found['seeds']} seed{'s' * (found['seeds'] != 1)}{without}")
 
 
 def _interval(found: dict[str, Any]) -> str:
     half = found["half_width"]
+    if found["score"] is None:
+        return "no score"
     return f"{found['score']:.3g}" + ("" if half is None else f" ± {half:.2g}")
 
 
@@ -223,14 +223,14 @@ def _warnings_as_lines() -> Iterator[None]:
 def _bar(config: Any) -> Iterator[Any]:
     """Progress on stderr: a bar in a terminal, a line every half minute elsewhere."""
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 
     from highway_rl.runs import sentence
 
     live = sys.stderr.isatty()
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[note]}"))
     last = time.monotonic()
-    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), disable=not live) as bar:
+    with Progress(*columns, console=Console(stderr=True), disable=not live) as bar:
         task = bar.add_task(config.task, total=config.schedule["steps"], note="compiling")
 
         def report(news: dict[str, Any]) -> None:
@@ -242,7 +242,8 @@ def _bar(config: Any) -> Iterator[Any]:
             for row in news["rows"]:
                 scores.setdefault(row["algo"], []).append(row["score"])
             best = "  ".join(f"{algo} {sum(x) / len(x):.2f}" for algo, x in scores.items())
-            note = f"{news['step']:,}/{news['of']:,}  {news['speed']:,.0f} steps/s  {best}"
+            left = datetime.timedelta(seconds=round((news["of"] - news["step"]) / news["speed"]))
+            note = f"{news['step']:,}/{news['of']:,}  {news['speed']:,.0f} steps/s  {left} left  {best}"
             bar.update(task, completed=news["step"], note=note)
             if not live and time.monotonic() - last > 30:
                 last = time.monotonic()

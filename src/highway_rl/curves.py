@@ -57,7 +57,7 @@ def scores(axis: Any, rows: list[dict[str, Any]], algos: list[str]) -> None:
 
 def final(axis: Any, greedy: list[dict[str, Any]], algos: list[str]) -> None:
     for i, algo in enumerate(algos):
-        each = [row["score"] for row in greedy if row["algo"] == algo]
+        each = [row["score"] for row in greedy if row["algo"] == algo and row.get("broken") is None]
         axis.bar(i, np.mean(each) if each else np.nan, color=f"C{i}", alpha=0.35)
         axis.plot([i] * len(each), each, "o", ms=3, color=f"C{i}")
     axis.set(title="Greedy episodes with the final networks", ylabel="mean; a dot is a seed")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy.special
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from highway_rl.agents import dqn
@@ -40,11 +42,20 @@ def play(
 
 
 def evaluate(
-    s: Any, params: PyTree, *, episodes: int = 100, seed: int = 0, max_steps: int = 100_000
+    s: Any,
+    params: PyTree,
+    *,
+    episodes: int = 100,
+    seed: int = 0,
+    max_steps: int = 100_000,
+    broken: Sequence[int | None] | None = None,
 ) -> list[dict[str, Any]]:
-    """Greedy episodes of every run of a `runs.Setup`: mean score, half its 95 % interval over episodes, length, and
-    how many episodes were cut off."""
+    """Greedy episodes of every run of a `runs.Setup`: mean score, half its 95 % interval over episodes, length, how
+    many episodes were cut off, and the step at which the run broke, where `broken` (of `Trained` or `Loaded`) has one.
+    """
     whole("episodes", episodes, 1)
+    whole("max_steps", max_steps, 1)
+    whole("seed", seed, 0)
     go = jax.jit(
         jax.vmap(lambda params, key: play(s.env, s.agent, params, key, episodes=episodes, max_steps=max_steps))
     )
@@ -52,26 +63,44 @@ def evaluate(
     score, length, done = jax.device_get(go(params, keys))
     found = []
     for i, (algo, which) in enumerate(s.labels):
-        half = 1.96 * float(np.std(score[i], ddof=1)) / math.sqrt(episodes) if episodes > 1 else None
         found.append(
             {
                 "algo": algo,
                 "seed": which,
                 "episodes": episodes,
                 "score": float(np.mean(score[i])),
-                "half_width": half,
+                "half_width": half_width(score[i]),
                 "length": float(np.mean(length[i])),
                 "cut_off": int(np.sum(~done[i])),
+                "broken": broken[i] if broken is not None else None,
             }
         )
     return found
 
 
 def by_algo(scores: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Mean over an algorithm's seeds, and the half width of its 95 % interval over seeds."""
+    """Mean over an algorithm's seeds, the half width of its 95 % interval over seeds, and which seeds broke: those are
+    left out."""
     found = {}
     for algo in dict.fromkeys(row["algo"] for row in scores):
-        each = [row["score"] for row in scores if row["algo"] == algo]
-        half = 1.96 * float(np.std(each, ddof=1)) / math.sqrt(len(each)) if len(each) > 1 else None
-        found[algo] = {"score": float(np.mean(each)), "half_width": half, "seeds": len(each)}
+        mine = [row for row in scores if row["algo"] == algo]
+        each = [row["score"] for row in mine if row.get("broken") is None]
+        found[algo] = {
+            "score": float(np.mean(each)) if each else None,
+            "half_width": half_width(each),
+            "seeds": len(each),
+            "broken": [row["seed"] for row in mine if row.get("broken") is not None],
+        }
     return found
+
+
+def half_width(values: Any) -> float | None:
+    """Half the 95 % interval of a mean, by Student's t; None of fewer than two values.
+
+    >>> round(half_width([1.0, 2.0, 3.0]), 3)
+    2.484
+    """
+    n = len(values)
+    if n < 2:
+        return None
+    return float(scipy.special.stdtrit(n - 1, 0.975) * np.std(values, ddof=1)) / math.sqrt(n)

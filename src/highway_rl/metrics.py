@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import os
@@ -12,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from highway_rl import checkpoint
 from highway_rl.agents.diagnostics import RATIO_DEPTHS
 from highway_rl.core.backup import TO_END
 
@@ -34,7 +36,7 @@ def rows_of(curves: list[Any], labels: list[tuple[str, int]], agent: Any, which:
             "episodes": int(episodes.sum()),
             "score": _weighted([c.score[i] for c in curves], episodes),
             "length": _weighted([c.length[i] for c in curves], episodes),
-            "loss": float(np.mean([c.loss[i] for c in curves])),
+            "loss": float(np.mean([float(c.loss[i]) for c in curves])),
             "epsilon": float(last.epsilon[i]),
         }
         row |= {name: float(getattr(last.seen, name)[i]) for name in ("value", "largest", "bias", "error", "age")}
@@ -70,9 +72,7 @@ class Metrics:
         writer = csv.DictWriter(text, self.columns, lineterminator="\n", extrasaction="ignore")
         writer.writeheader()
         writer.writerows(kept)
-        aside = path.with_suffix(".writing")
-        aside.write_text(text.getvalue(), encoding="utf-8")
-        aside.replace(path)
+        checkpoint.write_text(path, text.getvalue())
         self.file = path.open("a", encoding="utf-8", newline="")
         self.csv = csv.DictWriter(self.file, self.columns, lineterminator="\n", extrasaction="ignore")
         self.writers = _event_writers(out, labels, from_step)
@@ -80,39 +80,50 @@ class Metrics:
     def write(self, rows: list[dict[str, Any]]) -> None:
         if self.file is None:
             return
-        self.csv.writerows({k: f"{v:.7g}" if isinstance(v, float) else v for k, v in row.items()} for row in rows)
-        self.file.flush()
-        os.fsync(self.file.fileno())
-        for row in rows:
-            if writer := self.writers.get((row["algo"], row["seed"])):
-                writer(row)
+        try:
+            self.csv.writerows({k: f"{v:.7g}" if isinstance(v, float) else v for k, v in row.items()} for row in rows)
+            self.file.flush()
+            os.fsync(self.file.fileno())
+            for row in rows:
+                if writer := self.writers.get((row["algo"], row["seed"])):
+                    writer(row)
+        except OSError as error:
+            raise OSError(
+                error.errno,
+                f"metrics cannot be written: {error.strerror}; checkpoints are in place, resume when it is mended",
+            ) from None
 
     def close(self) -> None:
-        if self.file is not None:
-            self.file.close()
-        for writer in self.writers.values():
-            writer.close()
+        """All is on disk already, or has failed to get there."""
+        for file in (self.file, *self.writers.values()):
+            with contextlib.suppress(OSError):
+                if file is not None:
+                    file.close()
 
 
 def _rows_until(path: Path, step: int) -> list[dict[str, Any]]:
     if not path.exists():
         return []
     with path.open(encoding="utf-8", newline="") as file:
-        return [row for row in csv.DictReader(file) if row["step"] and int(row["step"]) <= step]
+        whole = [row for row in csv.DictReader(file) if None not in row.values()]
+        return [row for row in whole if int(row["step"]) <= step]
 
 
 class _Events:
-    """TensorBoard scalars of one run."""
+    """TensorBoard scalars of one run, each on its way to the disk when it is written."""
 
     def __init__(self, folder: Path, from_step: int | None) -> None:
         from tensorboard.compat.proto.event_pb2 import Event, SessionLog
         from tensorboard.compat.proto.summary_pb2 import Summary
-        from tensorboard.summary.writer.event_file_writer import EventFileWriter
+        from tensorboard.summary.writer.record_writer import RecordWriter
 
-        self.event, self.summary, self.log = Event, Summary, SessionLog
-        self.writer = EventFileWriter(str(folder))
+        self.event, self.summary = Event, Summary
+        folder.mkdir(parents=True, exist_ok=True)
+        self.file = (folder / f"events.out.tfevents.{time.time():017.6f}").open("wb")
+        self.writer = RecordWriter(self.file)
+        self.add(Event(file_version="brain.Event:2", wall_time=time.time()))
         if from_step is not None:  # what an interrupted run wrote after this step no longer holds
-            self.writer.add_event(Event(session_log=SessionLog(status=SessionLog.START), step=from_step + 1))
+            self.add(Event(session_log=SessionLog(status=SessionLog.START), step=from_step + 1))
 
     def __call__(self, row: dict[str, Any]) -> None:
         skipped = ("step", "algo", "seed")
@@ -121,10 +132,14 @@ class _Events:
             for name, value in row.items()
             if name not in skipped and np.isfinite(value)
         ]
-        self.writer.add_event(self.event(step=row["step"], wall_time=time.time(), summary=self.summary(value=values)))
+        self.add(self.event(step=row["step"], wall_time=time.time(), summary=self.summary(value=values)))
+
+    def add(self, event: Any) -> None:
+        self.writer.write(event.SerializeToString())
+        self.file.flush()
 
     def close(self) -> None:
-        self.writer.close()
+        self.file.close()
 
 
 def _tag(name: str) -> str:

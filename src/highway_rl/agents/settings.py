@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from highway_rl.core.bootstrap import Greedy
-from highway_rl.core.checks import check_unit_interval, is_concrete
+from highway_rl.core.checks import check_numbers, check_unit_interval
 from highway_rl.validate import whole
 
 
@@ -17,7 +17,7 @@ def check_agent(agent: Any) -> None:
         check_unit_interval(name, getattr(agent, name))
     _above("epsilon_steps", agent.epsilon_steps)
     _above("learning_rate", agent.learning_rate)
-    _above("max_gradient", agent.max_gradient)
+    check_numbers("max_gradient", agent.max_gradient, lambda x: x > 0, "> 0")
     for name in ("num_networks", "batch_size", "num_policies"):
         whole(name, getattr(agent, name), 1)
     _among("bootstrap", agent.bootstrap, "greedy", "epsilon-greedy", "double")
@@ -64,15 +64,14 @@ def check_schedule(schedule: Any) -> None:
         )
 
 
-def check_together(agent: Any, schedule: Any) -> None:
+def check_run(agent: Any, schedule: Any) -> None:
     """What only the two together can get wrong."""
     if schedule.capacity < agent.batch_size:
         raise ValueError(f"capacity={schedule.capacity}: it must be at least the batch, {agent.batch_size}")
 
 
 def _above(name: str, value: Any) -> None:
-    if is_concrete(value) and not np.all(np.asarray(value) > 0):
-        raise ValueError(f"{name}={value!r}: give a number > 0")
+    check_numbers(name, value, lambda x: (x > 0) & (x < np.inf), "> 0 and < inf")
 
 
 def _among(name: str, value: Any, *allowed: str) -> None:
