@@ -18,7 +18,7 @@ from highway_rl.agents import dqn
 from highway_rl.agents.diagnostics import Seen
 from highway_rl.agents.dqn import DQN, Learning
 from highway_rl.agents.refresh import refresh
-from highway_rl.agents.settings import check_schedule
+from highway_rl.agents.settings import check_run, check_schedule
 from highway_rl.envs.wrappers import auto_reset
 from highway_rl.packing import packing
 from highway_rl.store import Rows, Store
@@ -84,6 +84,7 @@ class Curve(NamedTuple):
 
 def init(env: Env, agent: DQN, schedule: Schedule, key: PRNGKeyArray) -> Run:
     """A run that has not begun."""
+    check_run(agent, schedule)
     k_net, k_env, k_run = jax.random.split(key, 3)
     learning = dqn.start(agent, env, k_net)
     state, obs = jax.vmap(auto_reset(env).reset)(jax.random.split(k_env, schedule.num_envs))
