@@ -101,13 +101,6 @@ def fit(
             period += 1
             step = period * s.schedule.refresh
             pending.append(curve)
-            if new := _newly_broken(curve, s, {x["run"] for x in stopped}):
-                stopped += new
-                if out is not None and not checkpoint.steps(out / "checkpoints"):
-                    save()
-                for one in new:
-                    one["checkpoint"] = _witness(out, one["step"])
-                    report({"stopped": one})
             if step % config.report_every < s.schedule.refresh or period == s.schedule.periods:
                 speed = (step - first_step) / (time.perf_counter() - begun)
                 rows = rows_of(pending, s.labels, s.agent, s.which)
@@ -115,6 +108,13 @@ def fit(
                 metrics.write(rows)
                 report({"step": step, "of": s.schedule.steps, "speed": speed, "rows": rows})
                 pending = []
+            if new := _newly_broken(curve, s, {x["run"] for x in stopped}):
+                stopped += new
+                if out is not None and not checkpoint.steps(out / "checkpoints"):
+                    save()
+                for one in new:
+                    one["checkpoint"] = _witness(out, one["step"])
+                    report({"stopped": one})
             if step % config.checkpoint_every < s.schedule.refresh:
                 save()
             if should_stop():

@@ -122,10 +122,20 @@ def test_each_broken_run_keeps_its_checkpoint_and_ends_its_rows(breaks, tmp_path
 
 def test_a_break_before_the_first_checkpoint_saves_one(breaks, tmp_path):
     breaks[0, 1] = 50
-    trained = runs.fit(dataclasses.replace(CONFIG, checkpoint_every=500), tmp_path)
+    config = dataclasses.replace(CONFIG, checkpoint_every=500)
+    trained = runs.fit(config, tmp_path / "run")
     assert trained.stopped[0]["checkpoint"] == 100
-    assert checkpoint.steps(tmp_path / "checkpoints") == [100, 1_000]
-    assert ("dqn", "1") not in rows(tmp_path)
+    assert checkpoint.steps(tmp_path / "run" / "checkpoints") == [100, 1_000]
+    assert ("dqn", "1") not in rows(tmp_path / "run")
+
+    def killed(news):
+        if news.get("step") == 200:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        runs.fit(config, tmp_path / "killed", report=killed)
+    runs.fit(config, tmp_path / "killed", resume=True)
+    assert (tmp_path / "killed" / "metrics.csv").read_text() == (tmp_path / "run" / "metrics.csv").read_text()
 
 
 def test_all_broken_ends_the_program(breaks, tmp_path):
