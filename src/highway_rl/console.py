@@ -56,7 +56,7 @@ def _finite(value: Any) -> Any:
 def one_line(text: str) -> str:
     """A boxed or many-lined message as one sentence."""
     words = re.sub(r"[─━│┃╭╮╰╯]|-{5,}", " ", re.sub(r"\x1b\[[0-9;]*m", "", text))
-    return re.sub(r"\s+", " ", words).strip()
+    return re.sub(r"^(.{5,60}?):? \1", r"\1", re.sub(r"\s+", " ", words).strip())  # a box repeats its title
 
 
 def coloured(verdict: str) -> str:

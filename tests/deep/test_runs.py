@@ -261,6 +261,7 @@ BAD = [
     (["train", "CartPole-v1"], "CartPole-v1 steps outside JAX"),
     (["train", "late", "--set", "length=1"], "length=1"),
     (["train", "late", "--set", "colour=red"], "no option 'colour'"),
+    (["train", "late", "--set", "trap=maybe"], "trap='maybe': give True or False"),
     (["train", "minatar/breakout", "--delay", "soon"], "--delay soon: give end, a number of steps, or a range"),
     (["train", "late", "--algo", "retrace", "--agent", "num_policies=2"], "num_policies=2"),
     (["resume", "nowhere"], "no training folder"),
