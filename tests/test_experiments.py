@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -128,39 +129,54 @@ def test_the_example_mdp_gives_the_papers_numbers():
     assert chosen == {"blue": [10] * 4, "orange": [10, 1, 1, 1], "red": [1] * 4}
 
 
-def ten_layouts(smallest_side, rooms):
-    where = {"state": "positions", "door_reward": "repeat", "smallest_side": smallest_side}
-    rows = [
-        {**where, "rooms": n, "layout": i, **row}
-        for n in rooms
-        for i in range(10)
-        for row in multi_room.run(rooms=n, layout=i, **where)
-    ]
-    assert max(row["error"] for row in rows) < 1e-6
-    return rows
+WHERE = {"state": "positions", "door_reward": "repeat"}
+STORED = Path(__file__).parents[1] / "results" / "multi-room.csv"
 
 
-def test_multi_room_iterations_on_ten_layouts():
+def check_ten_layouts(rows, rooms):
     """Positions, the paper's settings: at most 0.6 of VI's iterations from 4 rooms up, and no more than PI's.
 
     The second half holds in rooms of 10 × 10; with gym-minigrid's sides of 4 to 10 PI is half an iteration ahead at
     4 rooms, and behind from 5 up (docs/deviations.md, 26).
     """
-    rows = ten_layouts(10, (4, 8))
-    found = multi_room.means(rows, "iterations")
-    for n in (4, 8):
+    big, small = (base.select(rows, smallest_side=side, **WHERE) for side in (10, 4))
+    for family in (big, small):
+        assert max(row["error"] for row in family) < 1e-6
+        assert {row["layout"] for row in family} == set(range(10))
+    found, plain = multi_room.means(big, "iterations"), multi_room.means(big, "rows")
+    for n in rooms:
         assert found["Highway VI (max)"][n] <= 0.6 * found["VI"][n]
         assert found["Highway VI (max)"][n] <= found["PI"][n]
         assert found["Highway VI (mean)"][n] > found["PI"][n]
         assert found["ordered Gauss–Seidel"][n] == 2
-    plain = multi_room.means(rows, "rows")
-    assert plain["Highway VI (max)"][8] > plain["VI"][8]
-
-    found = multi_room.means(ten_layouts(4, (4, 5)), "iterations")
-    for n in (4, 5):
+        assert plain["Highway VI (max)"][n] > plain["VI"][n]
+    found = multi_room.means(small, "iterations")
+    for n in rooms:
         assert found["Highway VI (max)"][n] <= 0.6 * found["VI"][n]
-    assert found["PI"][4] < found["Highway VI (max)"][4] < found["PI"][4] + 1
-    assert found["Highway VI (max)"][5] < found["PI"][5]
+        assert found["Highway VI (max)"][n] < found["PI"][n] + (1 if n == 4 else 0)
+    assert found["PI"][4] < found["Highway VI (max)"][4]
+
+
+def test_multi_room_iterations_on_ten_layouts():
+    rows = [
+        {**WHERE, "rooms": 4, "layout": i, "smallest_side": side, **row}
+        for side in (10, 4)
+        for i in range(10)
+        for row in multi_room.run(rooms=4, layout=i, smallest_side=side, **WHERE)
+    ]
+    check_ten_layouts(rows, [4])
+
+
+def test_multi_room_iterations_as_stored():
+    """Every number of rooms from the stored run; and that run is made again here at its largest, for one layout."""
+    rows, _ = base.read_rows(STORED)
+    check_ten_layouts(rows, range(4, 13))
+    again = {row["method"]: row for row in multi_room.run(rooms=12, layout=3, smallest_side=4, **WHERE)}
+    stored = base.select(rows, rooms=12, layout=3, smallest_side=4, **WHERE)
+    assert {row["method"] for row in stored} == set(again)
+    for row in stored:
+        for column in ("states", "iterations", "rows"):
+            assert row[column] == again[row["method"]][column], (row["method"], column)
 
 
 def test_claim_nine_shows_both_families_and_where_it_fails():

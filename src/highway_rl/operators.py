@@ -106,8 +106,10 @@ def operator(
 
 
 def fixed_point(
-    apply: Callable[[Float[AnyArray, "s a"]], Float[AnyArray, "s a"]], q: Float[AnyArray, "s a"], num_iters: int
-) -> Float[AnyArray, "s a"]:
+    apply: Callable[[Float[AnyArray, "*b s a"]], Float[AnyArray, "*b s a"]],
+    q: Float[AnyArray, "*b s a"],
+    num_iters: int,
+) -> Float[AnyArray, "*b s a"]:
     """Q after `num_iters` applications: for a γ-contraction within γ^num_iters of the fixed point."""
     return jax.lax.fori_loop(0, num_iters, lambda _, x: apply(x), q)
 

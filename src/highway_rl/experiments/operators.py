@@ -84,7 +84,7 @@ def _worlds(count: int, seed: int) -> tuple[MDP, dict[str, np.ndarray]]:
 
 
 def _measure(rule: Rule, goal: str, mdp: MDP, draws: dict[str, Any]) -> dict[str, Any]:
-    apply = operator(rule(draws["target"]), mdp, draws["policies"])
+    apply = jax.vmap(operator(rule(draws["target"]), mdp, draws["policies"]))  # to several value functions at once
     start = jnp.zeros(mdp.reward.shape)
     best = fixed_point(functools.partial(bellman, mdp), start, NUM_ITERS)
     aim = (
@@ -92,17 +92,17 @@ def _measure(rule: Rule, goal: str, mdp: MDP, draws: dict[str, Any]) -> dict[str
         if goal == "Q*"
         else fixed_point(functools.partial(bellman_expectation, mdp, draws["target"]), start, NUM_ITERS)
     )
-    found = fixed_point(apply, start, NUM_ITERS)
-    from_above = fixed_point(apply, best + 10.0, NUM_ITERS)
+    found, from_above = fixed_point(apply, jnp.stack([start, best + 10.0]), NUM_ITERS)
     left, right = draws["q"][:10], draws["q"][10:]
-    moved = _distance(jax.vmap(apply)(left), jax.vmap(apply)(right))
+    once_more, *others = apply(jnp.concatenate([found[None], left, right]))
+    moved = _distance(jnp.stack(others[:10]), jnp.stack(others[10:]))
     one_step = jax.vmap(functools.partial(bellman, mdp))
     discount = mdp.discount[0, 0]
     return {
         "discount": discount,
         "bias_low": jnp.min(found - aim),
         "bias_high": jnp.max(found - aim),
-        "settled": jnp.abs(apply(found) - found).max(),
+        "settled": jnp.abs(once_more - found).max(),
         "from_above": jnp.max(from_above - aim),
         "rate": (moved / _distance(left, right)).max() / discount,
         "versus_bellman": (moved / _distance(one_step(left), one_step(right))).max(),
