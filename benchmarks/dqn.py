@@ -94,12 +94,11 @@ def parts(env: Any, agent: Any, schedule: Any, runs: int, steps: int = 1000) -> 
 
         return jax.vmap(one)(learning, rows, action, target)
 
+    full = jnp.int32(schedule.capacity)
     refresh = jax.jit(
-        jax.vmap(
-            lambda r: refreshing.refresh(agent, env, r.learning.params, None, r.store, jnp.int32(0), jax.random.key(0))
-        )
+        jax.vmap(lambda r: refreshing.refresh(agent, env, r.learning.params, None, r.store, full, jax.random.key(0)))
     )
-    network = jax.jit(jax.vmap(lambda r: refreshing.whole_store(agent, env, r.learning.params, r.store)))
+    network = jax.jit(jax.vmap(lambda r: refreshing.whole_store(agent, env, r.learning.params, r.store, full)))
     return {
         "environment": 1e6
         * seconds(repeat(step), jax.vmap(lambda s: jax.tree.map(lambda x: x[0], s))(run.env))

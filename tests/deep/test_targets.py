@@ -22,17 +22,17 @@ from highway_rl import store as stores
 from highway_rl.agents import diagnostics, dqn, networks
 from highway_rl.agents.algorithms import ALGORITHMS, make_agent
 from highway_rl.agents.dqn import DQN
-from highway_rl.agents.refresh import refresh
+from highway_rl.agents.refresh import refresh, whole_store
 from highway_rl.core import targets
 from highway_rl.core.backup import TO_END, Backup
 from highway_rl.core.targets import TargetRule
 from highway_rl.types import Env
 
-SLOTS, GAMMA, STEP = 48, 0.9, 30
+SLOTS, GAMMA, STEP = 48, 0.9, 160
 ENV = Env("stub", 3, jax.ShapeDtypeStruct((3,), bool), lambda key: None, lambda state, action, key: None)
 SMALL = functools.partial(networks.FlatNetwork, hidden=(8,))
 QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}  # to compile, not to run
-SETTINGS: dict[str, Any] = {"discount": GAMMA, "network": SMALL, "epsilon_steps": 100.0}
+SETTINGS: dict[str, Any] = {"discount": GAMMA, "network": SMALL, "epsilon_steps": 500.0}
 
 
 class Row(NamedTuple):
@@ -509,6 +509,31 @@ def test_what_is_seen(case):
     assert len(bias) < len(value)
 
 
+def test_rows_never_written_may_be_left_out():
+    """Rows of a filling store go through the network in pieces, as far as that many steps reach; truncations count."""
+    blocks = [build(seed, 1, count=6) for seed in (8, 15)]
+    assert any(len(told) > 8 for _, told in blocks), "a truncated step takes a second row"
+    store = jax.tree.map(lambda *x: jnp.stack(x), *(ring for ring, _ in blocks))
+    agent = DQN(**SETTINGS)
+    params = some_networks(agent, 2)
+
+    def go(step):
+        return jax.jit(lambda s, key: refresh(agent, ENV, params, None, s, jnp.int32(step), key))(
+            store, jax.random.key(0)
+        )
+
+    whole, whole_seen = go(2 * SLOTS)
+    with mock.patch("highway_rl.agents.refresh.ROWS_AT_ONCE", 4):
+        found, seen = go(12)
+        reached = jax.jit(lambda s: whole_store(agent, ENV, params, s, jnp.int32(12)))(store)
+    real = np.asarray(store.rows.real).reshape(-1)
+    assert real.sum() == 12
+    np.testing.assert_allclose(found[real], whole[real], rtol=1e-6, atol=1e-6)
+    for a, b in zip(seen._replace(age=0), whole_seen._replace(age=0), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+    assert not np.any(reached[:, 16:])
+
+
 def test_other_policies_come_alike():
     """Five policies met one pair and there is room for two: over many keys each other one is chosen as often."""
     rewards = [0.0, 1.0, 2.0, 4.0, 8.0]
@@ -519,7 +544,7 @@ def test_other_policies_come_alike():
     agent = make_agent("dqn", num_policies=2, **SETTINGS)
     params = some_networks(agent, 0)
     draw = jax.jit(
-        jax.vmap(lambda key: refresh(agent, ENV, params, None, store, jnp.int32(0), key)[0]), compiler_options=QUICKLY
+        jax.vmap(lambda key: refresh(agent, ENV, params, None, store, jnp.int32(5), key)[0]), compiler_options=QUICKLY
     )
     drawn = np.asarray(draw(jax.random.split(jax.random.key(0), 2000)))[:, :5]
     for i, own in enumerate(rewards):

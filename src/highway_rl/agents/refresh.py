@@ -25,11 +25,12 @@ def refresh(
 ) -> tuple[Float[Array, "rows"], Seen]:
     """Targets by slot, the rings of all environments one after another, and what there is to see of them.
 
-    `older` are the networks of the refresh before, which price actions for Double DQN; else None.
+    `step` is how many steps were made. `older` are the networks of the refresh before, which price actions for Double
+    DQN; else None.
     """
     double = agent.bootstrap == "double"
-    q = whole_store(agent, env, older if double else params, store)
-    newer = whole_store(agent, env, params, store) if double else q
+    q = whole_store(agent, env, older if double else params, store, step)
+    newer = whole_store(agent, env, params, store, step) if double else q
 
     # rings one after the other are one chronological store: each ends with a row nobody acted on, where paths are cut
     ordered = jax.vmap(stores.in_order)(store, (store.rows, q, newer))
@@ -46,12 +47,23 @@ def refresh(
     return jax.vmap(stores.in_slots)(store, target).reshape(-1), pick(seen)
 
 
-def whole_store(agent: DQN, env: Env, params: PyTree, store: Store) -> Float[Array, "env slot a"]:
-    """q at every row, some rows at a time."""
+def whole_store(agent: DQN, env: Env, params: PyTree, store: Store, step: Any) -> Float[Array, "env slot a"]:
+    """q at every row, some rows at a time. A CPU leaves out rows that so many steps cannot have reached: zero there."""
     obs, coded = store.rows.obs, stores.codec(env.observation)
-    flat = obs.reshape(-1, obs.shape[-1])
+    rings, slots, width = obs.shape
+    flat = jnp.moveaxis(obs, 1, 0).reshape(-1, width)  # slot by slot, so that rows never written come last
     size = min(ROWS_AT_ONCE, flat.shape[0])
-    padded = jnp.pad(flat, ((0, -flat.shape[0] % size), (0, 0))).reshape(-1, size, flat.shape[1])
+    padded = jnp.pad(flat, ((0, -flat.shape[0] % size), (0, 0))).reshape(-1, size, width)
     many = dqn.prepared(agent, env, params)
-    q = jax.lax.map(lambda part: many(jax.vmap(coded.decode)(part)), padded)
-    return q.reshape(-1, q.shape[-1])[: flat.shape[0]].reshape(*obs.shape[:-1], -1)
+
+    def each(part: Array) -> Array:
+        return many(jax.vmap(coded.decode)(part))
+
+    def reached(padded: Array) -> Array:
+        rows = rings * (2 * (step // rings) + 1)  # a truncated step takes two, the newest observation one
+        parts = jnp.minimum((rows + size - 1) // size, padded.shape[0])
+        empty = jnp.zeros((*padded.shape[:2], env.num_actions), jnp.float32)
+        return jax.lax.fori_loop(0, parts, lambda i, q: q.at[i].set(each(padded[i])), empty)
+
+    q = jax.lax.platform_dependent(padded, cpu=reached, default=lambda padded: jax.lax.map(each, padded))
+    return jnp.moveaxis(q.reshape(-1, env.num_actions)[: flat.shape[0]].reshape(slots, rings, -1), 1, 0)
