@@ -71,6 +71,8 @@ def setup(config: Config) -> Setup:
     whole("seed", config.seed, 0)
     if config.seed + config.seeds > 2**32:
         raise ValueError(f"seed={config.seed}: with seeds={config.seeds} the last seed must be below 2**32")
+    if not isinstance(config.network, str):
+        raise ValueError(f"network={config.network!r}: give a name; agents.networks.NETWORKS[name] = function adds one")
     if config.network not in NETWORKS:
         raise unknown("network", config.network, NETWORKS)
     env = make_learnable(config.task, **config.env)

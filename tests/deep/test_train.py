@@ -317,6 +317,19 @@ def test_late_reward_needs_the_highway():
     assert solved[2] >= seeds - 1
 
 
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"which": 1}, "which=1: give a number from 0 to 0"),
+        ({"network": "mlp"}, "network='mlp': give a function"),
+        ({"optimizer": None}, "optimizer=None: give a function"),
+    ],
+)
+def test_an_agent_says_what_it_needs(settings, says):
+    with pytest.raises(ValueError, match=says):
+        DQN(**settings)
+
+
 @pytest.mark.parametrize("actions", [0, 2.5, None])
 def test_actions_must_be_finite(actions):
     env = dataclasses.replace(probes.late(10), num_actions=actions)

@@ -25,6 +25,16 @@ def check_agent(agent: Any) -> None:
     _among("policy_is", agent.policy_is, "refresh", "episode")
     if not agent.rules:
         raise ValueError("rule is an empty tuple: give at least one target rule")
+    count = len(agent.rules)
+    check_numbers(
+        "which", agent.which, lambda x: (x >= 0) & (x < count), f"from 0 to {count - 1}, the rule that counts"
+    )
+    if not callable(agent.network):
+        raise ValueError(f"network={agent.network!r}: give a function of (env, key) that makes one")
+    if not callable(agent.optimizer):
+        raise ValueError(
+            f"optimizer={agent.optimizer!r}: give a function that makes an optax optimiser of step size one"
+        )
     if agent.bootstrap != "greedy" and not all(isinstance(rule.bootstrap, Greedy) for rule in agent.rules):
         raise ValueError(f"bootstrap={agent.bootstrap!r}: one of the rules has a bootstrap of its own; use 'greedy'")
     if agent.num_policies > 1 and any(rule.trace is not None for rule in agent.rules):
