@@ -48,7 +48,6 @@ def test_list_names_every_experiment_and_environment(capsys):
         (["solve", "taxi", "--discount", "1.5"], "discount is 1.5: it must be in [0, 1]"),
         (["solve", "chain", "--set", "length"], "write it as name=value"),
         (["solve", "chain", "--set", "size=3"], "chain has no option 'size'"),
-        (["solve", "maze", "--set", "height=tall"], "maze: height='tall': give a number"),
         (["solve", "chain", "--set", "length=0"], "length is 0"),
         (["solve", "chain", "--set", "discount=high"], "discount has dtype"),
         (["solve", "chain", "--set", "discount=None"], "discount has dtype"),

@@ -15,7 +15,6 @@ from highway_rl import checkpoint, train
 from highway_rl.agents.algorithms import make_rule
 from highway_rl.agents.dqn import DQN
 from highway_rl.agents.networks import NETWORKS
-from highway_rl.agents.settings import check_run
 from highway_rl.envs.registry import make_learnable
 from highway_rl.provenance import provenance
 from highway_rl.types import Env
@@ -91,7 +90,6 @@ def setup(config: Config) -> Setup:
         if name not in times:
             raise ValueError(f"the schedule has no setting {name!r}: it has {', '.join(sorted(times))}")
     schedule = train.Schedule(**config.schedule)
-    check_run(agent, schedule)
     labels = [(algo, config.seed + i) for algo in config.algos for i in range(config.seeds)]
     which = jnp.repeat(jnp.arange(len(config.algos)), config.seeds)
     keys = jnp.stack([jax.random.key(seed) for _, seed in labels])

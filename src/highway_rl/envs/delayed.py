@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from highway_rl.envs.tables import check_choice, check_integer, check_number, check_numbers, seeded
+from highway_rl.envs.tables import check_choice, check_integer, check_number, check_number_list, seeded
 from highway_rl.types import DiscreteEnv, Step
 
 STATE = jax.ShapeDtypeStruct((), np.int32)
@@ -156,7 +156,7 @@ def choice(
     more = usual if gap is None else check_number("gap", gap, 0.0)
     if more == 0:
         raise ValueError("the two subtrees pay the same; allowed: a gap above 0, or a width and spread that give one")
-    scale = check_numbers("noise", noise, 2, 0.0)
+    scale = check_number_list("noise", noise, 2, 0.0)
     reach = np.cumsum(tree.move, axis=1)
     reach[:, -1] = 2.0
     end = 1 + 2 * width * (delay - 1)

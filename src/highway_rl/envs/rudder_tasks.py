@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from highway_rl.envs.delayed import MOVES, STATE, one_hot, prefers
-from highway_rl.envs.tables import check_integer, check_numbers
+from highway_rl.envs.tables import check_integer, check_number_list
 from highway_rl.types import DiscreteEnv, Step
 
 SIDE = 31
@@ -115,7 +115,7 @@ def watch_repair(*, delay: int = 50, deviation: tuple[float, ...] | None = None)
     The state is (time, event, repaired, brand).
     """
     delay = check_integer("delay", delay, 3, 10_000)
-    sd = REPAIR[:, 1] if deviation is None else check_numbers("deviation", deviation, BRANDS, 0.0)
+    sd = REPAIR[:, 1] if deviation is None else check_number_list("deviation", deviation, BRANDS, 0.0)
     price = PROFIT + REPAIR[:, 0] + DELIVERY[:, 0] + (EVENTS[:, 0] * EVENTS[:, 1]).sum() * delay
     chance = np.cumsum(EVENTS[::-1, 1])
     slots = 3 * 2 * BRANDS

@@ -80,11 +80,18 @@ def check_number(option: str, value: object, low: float = -1e30, high: float = 1
     return float(value)
 
 
-def check_numbers(option: str, value: Any, count: int, low: float) -> Float64[np.ndarray, " n"]:
+def check_number_list(option: str, value: Any, count: int, low: float) -> Float64[np.ndarray, " n"]:
     """So many numbers, none below `low`."""
     if not isinstance(value, tuple | list | np.ndarray) or len(value) != count:
         raise ValueError(f"{option} is {value!r}; allowed: {count} numbers from {low:g} up")
     return np.array([check_number(option, one, low) for one in value])
+
+
+def check_flag(option: str, value: object) -> bool:
+    """The value, if it is a truth value."""
+    if not isinstance(value, bool | np.bool_):
+        raise ValueError(f"{option} is {value!r}; allowed: True or False")
+    return bool(value)
 
 
 def check_choice(option: str, value: object, allowed: tuple[str, ...]) -> str:
