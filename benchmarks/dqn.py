@@ -19,15 +19,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from highway_rl import store as stores
-from highway_rl import train as loop
-from highway_rl.agents import dqn
-from highway_rl.agents import refresh as refreshing
-from highway_rl.agents.algorithms import ALGORITHMS, make_agent
-from highway_rl.console import settings
+from highway_rl.cli.console import settings
+from highway_rl.data.codec import codec, decoded
+from highway_rl.deep import dqn, loop
+from highway_rl.deep import refresh as refreshing
+from highway_rl.deep.algorithms import ALGORITHMS, make_agent
 from highway_rl.envs import make
 from highway_rl.envs.wrappers import auto_reset
-from highway_rl.provenance import provenance
+from highway_rl.records.provenance import provenance
 
 
 def seconds(f: Any, *args: Any, repeats: int = 3) -> float:
@@ -65,7 +64,7 @@ def whole(env: Any, agent: Any, schedule: Any, runs: int, periods: int) -> dict[
 
 def parts(env: Any, agent: Any, schedule: Any, runs: int, steps: int = 1000) -> dict[str, float]:
     """µs a step of each part alone."""
-    coded = stores.codec(env.observation)
+    coded = codec(env.observation)
     playing = auto_reset(env)
     keys = jax.random.split(jax.random.key(0), runs)
     run = jax.jit(jax.vmap(lambda k: loop.init(env, agent, schedule, k)))(keys)
@@ -90,7 +89,7 @@ def parts(env: Any, agent: Any, schedule: Any, runs: int, steps: int = 1000) -> 
         rows = jnp.concatenate([jax.vmap(jax.vmap(coded.encode))(run.env.obs), obs ^ i.astype(jnp.uint8)], axis=1)
 
         def one(c: Any, o: Any, a: Any, t: Any) -> Any:
-            return dqn.update(agent, env, c, jnp.int32(0), stores.decoded(coded, o), a, t)[0]
+            return dqn.update(agent, env, c, jnp.int32(0), decoded(coded, o), a, t)[0]
 
         return jax.vmap(one)(learning, rows, action, target)
 

@@ -30,8 +30,8 @@ def ours(threads: int) -> dict[str, Any]:
     import jax
     import jax.numpy as jnp
 
-    from highway_rl import train as loop
-    from highway_rl.agents.algorithms import make_agent
+    from highway_rl.deep import loop
+    from highway_rl.deep.algorithms import make_agent
     from highway_rl.envs import make
 
     env, agent = make("minatar/breakout"), make_agent("n-step-dqn", rule={"n": 3})

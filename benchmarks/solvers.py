@@ -20,9 +20,9 @@ from quantecon.markov import DiscreteDP
 
 from highway_rl import envs, solve
 from highway_rl.experiments.base import provenance
-from highway_rl.mdp import SparseMDP
+from highway_rl.mdp.model import SparseMDP
+from highway_rl.mdp.validate import absorbing
 from highway_rl.solvers import METHODS
-from highway_rl.validate import absorbing
 
 TOL = 1e-6
 

@@ -16,11 +16,11 @@ from typing import Any
 import jax
 import numpy as np
 
-from highway_rl.agents import tabular
-from highway_rl.agents.learner import trainer
 from highway_rl.envs import make_task
-from highway_rl.envs.delayed import MOVES, RIGHT, UP
-from highway_rl.provenance import provenance
+from highway_rl.envs.tasks.delayed import MOVES, RIGHT, UP
+from highway_rl.records.provenance import provenance
+from highway_rl.tabular import agent as tabular
+from highway_rl.tabular.loop import trainer
 
 EPSILON, POLICIES = 0.2, 3
 

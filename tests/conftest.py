@@ -6,7 +6,9 @@ kept on disk for this session: many tests, and processes that some of them start
 
 import os
 import tempfile
+from collections.abc import Iterator
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 
@@ -36,3 +38,39 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:
             if "full" in item.keywords:
                 item.add_marker(skip)
+
+
+TESTS = Path(__file__).parent
+DEEP = ("deep", "runs", "data")
+AS_USERS = (*DEEP, "integrations", "envs/minatar", "envs/test_wrappers.py")
+
+
+def _under(request: pytest.FixtureRequest, places: tuple[str, ...]) -> bool:
+    here = request.path.relative_to(TESTS) if request.path.is_relative_to(TESTS) else Path("elsewhere")
+    return any(here.is_relative_to(place) for place in places)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _hurry(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Most tests of deep agents compile long and run shortly; those marked `learns` run long."""
+    if not _under(request, DEEP):
+        yield
+        return
+    os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    del os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"]
+    jax.config.update("jax_disable_most_optimizations", False)
+
+
+@pytest.fixture(autouse=True)
+def _as_users_run_it(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Games and deep agents run in JAX's own defaults, 32 bits and its usual promotion, as outside the tests."""
+    if not _under(request, AS_USERS):
+        yield
+        return
+    learns, before = "learns" in request.keywords, jax.config.jax_disable_most_optimizations
+    with jax.enable_x64(False), jax.numpy_dtype_promotion("standard"):
+        jax.config.update("jax_disable_most_optimizations", before and not learns)
+        yield
+        jax.config.update("jax_disable_most_optimizations", before)

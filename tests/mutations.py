@@ -24,14 +24,14 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
 
-CORE, RETURNS, OPERATORS, TABLE1 = (f"tests/test_{name}.py" for name in ("core", "returns", "operators", "table1"))
-THEOREMS = "tests/test_theorems.py"
+CORE, RETURNS, TABLE1 = (f"tests/core/test_{name}.py" for name in ("backup", "returns", "table1"))
+OPERATORS, THEOREMS = "tests/mdp/test_operators.py", "tests/theorems/test_theorems.py"
 BACKUP, PATHS, RULES, NAMES, EXACT = (
     "core/backup.py",
     "core/returns.py",
     "core/targets.py",
     "core/table1.py",
-    "operators.py",
+    "mdp/operators.py",
 )
 
 

@@ -1,6 +1,6 @@
 """`python -m highway_rl` is `highway-rl`."""
 
-from highway_rl.cli import main
+from highway_rl.cli.app import main
 
 if __name__ == "__main__":
     main()

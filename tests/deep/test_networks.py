@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from highway_rl.agents.networks import BoardNetwork, SmallBoards, unrolled
+from highway_rl.deep.networks import BoardNetwork, SmallBoards, unrolled
 from highway_rl.types import Env
 
 SHAPES = [

@@ -18,14 +18,15 @@ import numpy as np
 import pytest
 import rlax_reference
 
-from highway_rl import store as stores
-from highway_rl.agents import diagnostics, dqn, networks
-from highway_rl.agents.algorithms import ALGORITHMS, make_agent
-from highway_rl.agents.dqn import DQN
-from highway_rl.agents.refresh import refresh, whole_store
 from highway_rl.core import targets
 from highway_rl.core.backup import TO_END, Backup
 from highway_rl.core.targets import TargetRule
+from highway_rl.data import ring as stores
+from highway_rl.data.codec import codec
+from highway_rl.deep import diagnostics, dqn, networks
+from highway_rl.deep.algorithms import ALGORITHMS, make_agent
+from highway_rl.deep.dqn import DQN
+from highway_rl.deep.refresh import refresh, whole_store
 from highway_rl.types import Env
 
 SLOTS, GAMMA, STEP = 48, 0.9, 160
@@ -165,7 +166,7 @@ add = jax.jit(stores.add)
 
 def as_rows(steps):
     """Steps as the store takes them."""
-    coded = stores.codec(ENV.observation)
+    coded = codec(ENV.observation)
     return stores.Rows(
         obs=encoded(coded, [s.obs for s in steps]),
         action=jnp.asarray([s.action for s in steps], jnp.int32),
@@ -185,7 +186,7 @@ def encoded(coded, observations):
 def build(seed, blocks, count=11, policy_length=7):
     """A store filled block by block, and the list of all rows it was ever told; row i went to slot i modulo SLOTS."""
     rng = np.random.default_rng(seed)
-    coded = stores.codec(ENV.observation)
+    coded = codec(ENV.observation)
     store, told, done = stores.empty(SLOTS - 1, jnp.zeros(coded.width, jnp.uint8)), [], 0
     draw = lambda: tuple(bool(x) for x in rng.random(3) < 0.2)  # noqa: E731
     current = draw()
@@ -243,7 +244,7 @@ def found_and_q(num_networks, fresh):
     """The targets of all those cases by ring and slot, and the newer and the older networks' values everywhere."""
     agent = DQN(num_networks=num_networks, **SETTINGS)
     params, older = some_networks(agent, 2, fresh), some_networks(agent, 52, fresh)
-    with mock.patch("highway_rl.agents.refresh.look", return_value=()):  # diagnostics are half of the tracing
+    with mock.patch("highway_rl.deep.refresh.look", return_value=()):  # diagnostics are half of the tracing
         found = program(num_networks)(params, older, two_rings()[0], jax.random.key(3))
     everywhere = list(itertools.product([False, True], repeat=3))
     tables = [
@@ -523,7 +524,7 @@ def test_rows_never_written_may_be_left_out():
         )
 
     whole, whole_seen = go(2 * SLOTS)
-    with mock.patch("highway_rl.agents.refresh.ROWS_AT_ONCE", 4):
+    with mock.patch("highway_rl.deep.refresh.ROWS_AT_ONCE", 4):
         found, seen = go(12)
         reached = jax.jit(lambda s: whole_store(agent, ENV, params, s, jnp.int32(12)))(store)
     real = np.asarray(store.rows.real).reshape(-1)

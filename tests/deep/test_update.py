@@ -5,11 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from highway_rl.agents import dqn, networks
-from highway_rl.agents.dqn import DQN
 from highway_rl.core.targets import soft_highway
+from highway_rl.deep import dqn, networks
+from highway_rl.deep.dqn import DQN
+from highway_rl.deep.loop import Schedule
 from highway_rl.envs import probes
-from highway_rl.train import Schedule
 
 ENV = probes.late(3)
 WIDTH = 5

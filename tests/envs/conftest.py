@@ -1,14 +1,11 @@
 """What every table has to satisfy, and the plainest solver."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
-import jax
 import numpy as np
 import pytest
 
-from highway_rl.envs.tables import Table
-
-IN_32_BITS = ("test_minatar_env", "test_minatar_exact", "test_wrappers", "test_gym", "test_viewer")
+from highway_rl.envs.models.tables import Table
 
 
 def _check_table(table: Table) -> None:
@@ -58,13 +55,3 @@ def optimal_values() -> Callable[[Table, float, int], np.ndarray]:
 @pytest.fixture(scope="session")
 def distances() -> Callable[[Table], np.ndarray]:
     return _distances
-
-
-@pytest.fixture(autouse=True)
-def _as_users_run_it(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Games and wrappers run in JAX's own defaults, 32 bits and its usual promotion, as they do outside the tests."""
-    if request.module.__name__.split(".")[-1] in IN_32_BITS:
-        with jax.enable_x64(False), jax.numpy_dtype_promotion("standard"):
-            yield
-    else:
-        yield

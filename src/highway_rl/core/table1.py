@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from highway_rl import checks
 from highway_rl.core.backup import Backup
-from highway_rl.core.checks import check_numbers, check_unit_interval
 
 Depths = int | np.integer | Iterable[int | np.integer]
 """One lookahead depth, or several."""
@@ -25,7 +25,7 @@ def multi_step(depths: Depths, prior: Any = None) -> Backup:
 
 def lambda_return(lam: Any, max_depth: int) -> Backup:
     """The λ-return over depths 1…N: weight (1−λ)λⁿ⁻¹ for n < N and the rest, λᴺ⁻¹, for N. Paper: Sec. 3."""
-    check_unit_interval("lam", lam)
+    checks.unit_interval("lam", lam)
     depths = _as_depths(range(1, max_depth + 1))
     n = np.arange(max_depth)
     return multi_step(depths, (1.0 - lam * (n < max_depth - 1)) * lam**n)
@@ -43,7 +43,7 @@ def highway_optimality(depths: Depths) -> Backup:
 
 def highway_softmax(depths: Depths, alpha: Any) -> Backup:
     """𝒢^α: softmax over depths and policies; alpha → ∞ is 𝒢*, alpha = 0 uniform 𝒢. Paper: Eq. 6, Thm. A.2."""
-    check_numbers("alpha", alpha, lambda x: x >= 0, "in [0, inf]")
+    checks.numbers("alpha", alpha, lambda x: x >= 0, "in [0, inf]")
     return Backup(_as_depths(depths), depth_alpha=alpha, policy_alpha=alpha)
 
 
@@ -54,7 +54,7 @@ def limited_gate(depths: Depths, gate_depth: int, prior: Any = None) -> Backup:
 
 def expectation_gate(depths: Depths, share: float = 0.5) -> Backup:
     """The gate's max replaced by a mean, `share` on the n-step return: a multi-step operator. Paper: Sec. 4.1."""
-    check_unit_interval("share", share)
+    checks.unit_interval("share", share)
     depths = _as_depths(depths)
     weight = dict.fromkeys((1, *depths), 0.0)
     for n in depths:

@@ -11,10 +11,10 @@ from typing import Any
 
 from jaxtyping import Bool, Float, Int
 
+from highway_rl import checks
 from highway_rl.core import table1
 from highway_rl.core.backup import TO_END, Backup, combine_returns
 from highway_rl.core.bootstrap import Bootstrap, Expected, Mixed, evenly_greedy, greedy, on_action
-from highway_rl.core.checks import check_unit_interval
 from highway_rl.core.returns import lambda_returns, n_step_returns, traced_returns
 from highway_rl.types import AnyArray, record, static
 
@@ -111,7 +111,7 @@ def _greedy_only(target: Any, behaviour: Any) -> Any:
 
 
 def _traced(ratio: Callable[[Any, Any], Any], lam: Any, bootstrap: Bootstrap, depth: int) -> TargetRule:
-    check_unit_interval("lam", lam)
+    checks.unit_interval("lam", lam)
     return TargetRule(table1.multi_step(depth), bootstrap, Trace(ratio, lam))
 
 
@@ -142,7 +142,7 @@ def monte_carlo() -> TargetRule:
 
 def peng_q_lambda(lam: Any, depth: int = TO_END) -> TargetRule:
     """The λ-weighted mean of uncorrected n-step returns up to a depth: λ-return DQN, Peng's Q(λ). Paper: Sec. 3."""
-    check_unit_interval("lam", lam)
+    checks.unit_interval("lam", lam)
     return TargetRule(table1.multi_step(depth), greedy, Trace(_one, lam, "state"))
 
 
@@ -181,7 +181,7 @@ def q_sigma(sigma: Any, bootstrap: Bootstrap, lam: Any = 1.0, depth: int = TO_EN
 
     σ = 1 → SARSA(λ); σ = 0 → Tree Backup(λ). (De Asis et al., 2018, with importance ratios of one.)
     """
-    check_unit_interval("sigma", sigma)
+    checks.unit_interval("sigma", sigma)
     return _traced(_itself, lam, Mixed(sigma, bootstrap), depth)
 
 

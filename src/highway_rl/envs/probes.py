@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PRNGKeyArray
 
-from highway_rl.envs.tables import check_flag, check_integer, check_number
+from highway_rl import checks
 from highway_rl.types import DiscreteEnv, Env, Step, record
 
 
@@ -36,8 +36,8 @@ def late(length: int = 50, num_actions: int = 4, prize: float = 1.0, trap: bool 
     With a `trap`, the last action leaves the good way at any place. An agent that explores then hardly ever arrives, so
     that what followed its first action says little about how good that action was.
     """
-    length, num_actions = check_integer("length", length, 2, 10**6), check_integer("num_actions", num_actions, 2, 10**6)
-    prize, trap = check_number("prize", prize), check_flag("trap", trap)
+    length, num_actions = checks.whole("length", length, 2, 10**6), checks.whole("num_actions", num_actions, 2, 10**6)
+    prize, trap = checks.number("prize", prize), checks.flag("trap", trap)
 
     def observe(state: Corridor) -> Array:
         return jnp.arange(2 * length + 1) == state.at + length * (state.way == 2)
@@ -66,7 +66,7 @@ def two_steps(truncate: bool = False) -> Env:
     Ended: Q*(0, ·) = −1 + γ and Q*(1, a) = a. Cut: Q*(0, ·) = −1/(1 + γ) and Q*(1, a) = a − γ/(1 + γ), as if it went
     on for ever.
     """
-    truncate = check_flag("truncate", truncate)
+    truncate = checks.flag("truncate", truncate)
 
     def observe(state: Array) -> Array:
         return (jnp.arange(3) == (state % 2 if truncate else state)).astype(jnp.float32)

@@ -8,17 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from highway_rl import validate
+from highway_rl import checks
 from highway_rl.envs import minatar
-from highway_rl.envs.delayed import choice, trace_back
-from highway_rl.envs.example import example_mdp
-from highway_rl.envs.generators import chain, garnet, inventory, maze, queue
-from highway_rl.envs.multiroom import multi_room
+from highway_rl.envs.models.example import example_mdp
+from highway_rl.envs.models.generators import chain, garnet, inventory, maze, queue
+from highway_rl.envs.models.multiroom import multi_room
+from highway_rl.envs.models.tables import Table
 from highway_rl.envs.probes import PROBES, featured
-from highway_rl.envs.rudder_tasks import grid_world, watch_repair
-from highway_rl.envs.tables import Table
+from highway_rl.envs.tasks.delayed import choice, trace_back
+from highway_rl.envs.tasks.rudder import grid_world, watch_repair
 from highway_rl.envs.wrappers import delay_reward
-from highway_rl.mdp import MDP
+from highway_rl.mdp import validate
+from highway_rl.mdp.model import MDP
 from highway_rl.types import DiscreteEnv, Env
 
 MODELS: dict[str, tuple[Callable[..., Any], float]] = {
@@ -61,7 +62,7 @@ def make_task(name: str, **options: Any) -> DiscreteEnv:
     6
     """
     if name not in TASKS:
-        raise validate.unknown("task", name, TASKS)
+        raise checks.unknown("task", name, TASKS)
     _check_options(name, TASKS[name], options)
     return TASKS[name](**options)
 
@@ -89,7 +90,7 @@ def make_learnable(name: str, **options: Any) -> Env:
             f"{name} is a model to solve, not an environment to learn: choose from {', '.join(learnable())}"
         )
     _refuse_gymnasium(name)
-    raise validate.unknown("environment", name, learnable())
+    raise checks.unknown("environment", name, learnable())
 
 
 def _refuse_gymnasium(name: str) -> None:
@@ -101,11 +102,9 @@ def _refuse_gymnasium(name: str) -> None:
     try:
         space = gymnasium.make(name).action_space
     except Exception as error:  # whatever a missing dependency of that environment raises
-        raise ValueError(f"{name}: {validate.one_line(error)}") from None
+        raise ValueError(f"{name}: {checks.one_line(error)}") from None
     if not isinstance(space, gymnasium.spaces.Discrete):
-        raise ValueError(
-            f"{name} has actions {validate.one_line(space)}: a value network needs a Discrete action space"
-        )
+        raise ValueError(f"{name} has actions {checks.one_line(space)}: a value network needs a Discrete action space")
     raise ValueError(f"{name} steps outside JAX and cannot be compiled: choose from {', '.join(learnable())}")
 
 
@@ -129,7 +128,7 @@ def make(name: str, **options: Any) -> Any:
     if name in TASKS:
         raise ValueError(f"{name} is a task to learn, not a model to solve: choose from {', '.join(names())}")
     if name not in MODELS:
-        raise validate.unknown("environment", name, names())
+        raise checks.unknown("environment", name, names())
     generator, default = MODELS[name]
     discount = options.pop("discount", default)
     _check_options(name, generator, options, "discount")
@@ -164,4 +163,4 @@ def _newest(name: str, options: dict[str, Any]) -> Any:
         return gymnasium.make(f"{name}-v{max(versions)}", **chosen)
     except Exception as error:  # whatever the environment's own constructor raises for an option it does not know
         options_text = ", ".join(f"{key}={value!r}" for key, value in chosen.items())
-        raise ValueError(f"{name} refuses {options_text}: {validate.one_line(error)}") from None
+        raise ValueError(f"{name} refuses {options_text}: {checks.one_line(error)}") from None

@@ -23,8 +23,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from highway_rl.provenance import provenance
-from highway_rl.validate import unknown, whole
+from highway_rl import checks
+from highway_rl.records.provenance import provenance
 
 Scale = Literal["smoke", "quick", "paper"]
 Row = dict[str, Any]
@@ -67,7 +67,7 @@ def experiments() -> dict[str, Experiment]:
 def find(name: str) -> Experiment:
     known = experiments()
     if name not in known:
-        raise unknown("experiment", name, known)
+        raise checks.unknown("experiment", name, known)
     return known[name]
 
 
@@ -87,10 +87,10 @@ def run(
     the file has already, if the same code, scale and seed made them.
     """
     if scale not in ("smoke", "quick", "paper"):
-        raise unknown("scale", scale, ("smoke", "quick", "paper"))
-    whole("seed", seed, 0)
+        raise checks.unknown("scale", scale, ("smoke", "quick", "paper"))
+    checks.whole("seed", seed, 0)
     workers = experiment.workers(scale) if workers is None else workers
-    whole("workers", workers, 1)
+    checks.whole("workers", workers, 1)
     cells = experiment.cells(scale, seed)
     path = out / f"{experiment.name}.csv"
     facts = provenance(experiment=experiment.name, scale=scale, seed=seed, cells=len(cells), workers=workers)

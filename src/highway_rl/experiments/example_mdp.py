@@ -16,10 +16,10 @@ import numpy as np
 
 from highway_rl.core.backup import Backup, gate_open
 from highway_rl.envs import make
-from highway_rl.envs.example import EXAMPLE_STATES, GO, LEAVE, ExamplePolicies, example_policies
+from highway_rl.envs.models.example import EXAMPLE_STATES, GO, LEAVE, ExamplePolicies, example_policies
 from highway_rl.experiments.base import FAILS, HOLDS, PARTLY, Experiment, Row, Rows, Scale, Verdict, select
-from highway_rl.figures import COLOURS, axes, legend, save
-from highway_rl.operators import as_policies, exact_returns, operator
+from highway_rl.mdp.operators import as_policies, exact_returns, operator
+from highway_rl.records.figures import COLOURS, axes, legend, save
 
 DEPTHS = tuple(range(1, 11))
 NUM_ITERS = 60

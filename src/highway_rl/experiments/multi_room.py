@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 
 from highway_rl.core import table1
-from highway_rl.envs.multiroom import layout_picture, multi_room, random_layout
+from highway_rl.envs.models.multiroom import layout_picture, multi_room, random_layout
 from highway_rl.experiments.base import FAILS, HOLDS, PARTLY, Experiment, Row, Rows, Scale, Verdict, select
-from highway_rl.figures import COLOURS, axes, save
-from highway_rl.mdp import MDP
+from highway_rl.mdp.model import MDP
+from highway_rl.records.figures import COLOURS, axes, save
 from highway_rl.solvers import (
     Solution,
     gauss_seidel,

@@ -23,9 +23,9 @@ from highway_rl.core.backup import Backup
 from highway_rl.core.bootstrap import Expected
 from highway_rl.envs import make
 from highway_rl.experiments.base import FAILS, HOLDS, PARTLY, Experiment, Row, Rows, Scale, Verdict, select
-from highway_rl.figures import axes, save
-from highway_rl.mdp import MDP
-from highway_rl.operators import bellman, bellman_expectation, fixed_point, operator
+from highway_rl.mdp.model import MDP
+from highway_rl.mdp.operators import bellman, bellman_expectation, fixed_point, operator
+from highway_rl.records.figures import axes, save
 
 DEPTHS = (1, 2, 5)
 Rule = Callable[[Any], targets.TargetRule | Backup]

@@ -24,11 +24,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from highway_rl.agents import rudder, tabular
-from highway_rl.agents.learner import COMPILER, NEVER, Learner, trainer, training
 from highway_rl.envs import make_task
 from highway_rl.experiments.base import FAILS, HOLDS, PARTLY, Experiment, Row, Rows, Scale, Verdict, select
 from highway_rl.experiments.toy_delayed_plot import PUBLISHED, plot
+from highway_rl.tabular import agent as tabular
+from highway_rl.tabular import rudder
+from highway_rl.tabular.loop import COMPILER, NEVER, Learner, trainer, training
 from highway_rl.types import DiscreteEnv
 
 LEARNING_RATE = {"trace-back": 0.08, "choice": 0.1}

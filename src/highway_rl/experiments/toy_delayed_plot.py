@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from highway_rl.experiments.base import Rows, select
-from highway_rl.figures import axes, legend, save
+from highway_rl.records.figures import axes, legend, save
 
 CHOICE_DELAYS = (10, 15, 20, 25, 30, 35, 40, 45, 50, 100, 500)
 TRACE_DELAYS = (6, 8, 10, 12, 15, 17, 20, 22, 25)

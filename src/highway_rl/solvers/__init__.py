@@ -16,11 +16,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from highway_rl.mdp import MDP, SparseMDP
+from highway_rl import checks
+from highway_rl.mdp.model import MDP, SparseMDP
 from highway_rl.solvers.classic import gauss_seidel, policy_iteration, value_iteration
 from highway_rl.solvers.highway import highway_value_iteration
 from highway_rl.solvers.loop import Queries, Solution
-from highway_rl.validate import unknown
 
 __all__ = [
     "ALIASES",
@@ -61,5 +61,5 @@ def solve(
     """
     name = ALIASES.get(method, method)
     if name not in METHODS:
-        raise unknown("method", method, METHODS)
+        raise checks.unknown("method", method, METHODS)
     return METHODS[name](mdp, tol=tol, **options)

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from highway_rl import validate
-from highway_rl.bounds import EPS
-from highway_rl.mdp import MDP, SparseMDP
+from highway_rl import checks
+from highway_rl.mdp import validate
+from highway_rl.mdp.model import MDP, SparseMDP
+from highway_rl.solvers.bounds import EPS
 from highway_rl.solvers.loop import Move, Policy, Queries, Solution, Value, iterate
 from highway_rl.solvers.policy import PolicyModel, ending_policy, evaluate
 
@@ -25,7 +26,7 @@ def policy_iteration(mdp: MDP | SparseMDP, *, sweeps: int | None = None, **optio
     read as 10 evaluation sweeps.
     """
     if sweeps is not None:
-        validate.whole("sweeps", sweeps, 0)
+        checks.whole("sweeps", sweeps, 0)
 
     def exact(model: SparseMDP) -> Move:
         held = ending_policy(model)

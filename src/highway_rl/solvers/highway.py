@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from highway_rl import validate
+from highway_rl import checks
 from highway_rl.core.backup import TO_END, Backup, combine_returns
 from highway_rl.core.returns import lookahead
 from highway_rl.core.table1 import highway_optimality
-from highway_rl.mdp import MDP, SparseMDP
+from highway_rl.mdp.model import MDP, SparseMDP
 from highway_rl.solvers.loop import Move, Policy, Queries, Solution, Value, iterate
 from highway_rl.solvers.policy import PolicyModel, check_policy, check_prior
 
@@ -39,8 +39,8 @@ def highway_value_iteration(
     Paper: Eq. 7, Algorithm 1 (Highway Value Iteration).
     """
     backup = highway_optimality(range(1, 11)) if backup is None else backup
-    validate.whole("num_policies", num_policies, 1)
-    validate.whole("policy_interval", policy_interval, 1)
+    checks.whole("num_policies", num_policies, 1)
+    checks.whole("policy_interval", policy_interval, 1)
     if TO_END in backup.depths:
         raise ValueError(
             f"depths={backup.depths}: Highway value iteration needs finite depths; policy_iteration has n = ∞"

@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from highway_rl import validate
-from highway_rl.bounds import EPS, Certifier, Interval, pays_for_ever
-from highway_rl.mdp import MDP, SparseMDP
+from highway_rl import checks
+from highway_rl.mdp import validate
+from highway_rl.mdp.model import MDP, SparseMDP
+from highway_rl.solvers.bounds import EPS, Certifier, Interval, pays_for_ever
 
 Value = Float[np.ndarray, "s"]
 Policy = Int[np.ndarray, "s"]
@@ -65,7 +66,7 @@ def iterate(
         raise ValueError(f"tol={tol!r}: give a number > 0")
     if until not in ("bound", "change"):
         raise ValueError(f"until={until!r}: choose 'bound' or 'change'")
-    validate.whole("max_iters", max_iters, 1)
+    checks.whole("max_iters", max_iters, 1)
     if not isinstance(mdp, MDP | SparseMDP):
         raise ValueError(f"mdp is a {type(mdp).__name__}: build a model with MDP.from_dense or one of its siblings")
     model = mdp.sparse()

@@ -8,8 +8,8 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.linalg import bicgstab, splu
 
-from highway_rl import validate
-from highway_rl.mdp import SparseMDP
+from highway_rl.mdp import validate
+from highway_rl.mdp.model import SparseMDP
 from highway_rl.solvers.loop import Policy, Value
 
 

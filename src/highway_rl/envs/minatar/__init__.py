@@ -12,12 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, PRNGKeyArray, PyTree
 
+from highway_rl import checks
 from highway_rl.envs.minatar import asterix, breakout, freeway, seaquest, space_invaders
 from highway_rl.envs.minatar.common import ACTION_NAMES, SIZE, Game, hold
 from highway_rl.envs.minatar.words import compress, expand
 from highway_rl.envs.wrappers import sticky_actions
 from highway_rl.types import Env, Step
-from highway_rl.validate import unknown
 
 _GAMES = {module.GAME.name: module.GAME for module in (asterix, breakout, freeway, seaquest, space_invaders)}
 GAMES = tuple(sorted(_GAMES))
@@ -28,7 +28,7 @@ RAMPING = ("asterix", "seaquest", "space_invaders")
 def rules(game: str, *, ramping: bool = True, oxygen: str | None = None) -> Game:
     """The rules of a game as pure functions of state, action and draws."""
     if game not in _GAMES:
-        raise unknown("game", game, GAMES)
+        raise checks.unknown("game", game, GAMES)
     chosen = _GAMES[game]
     if not ramping and game in RAMPING:
         chosen = dataclasses.replace(chosen, transition=functools.partial(chosen.transition, ramping=False))

@@ -1,1 +1,0 @@
-"""Agents: one for tables, and RUDDER on top of it."""

@@ -1,0 +1,273 @@
+"""The command line: list, run, plot, check, solve, play, watch, demo. Every command is a record with a docstring."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import io
+import json
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+from tyro.conf import FlagCreatePairsOff, Positional, UseAppendAction, arg, subcommand
+
+from highway_rl.cli.console import coloured, one_line, progress, settings, short, table
+from highway_rl.cli.games import Play, Watch
+from highway_rl.cli.learn import Learn
+from highway_rl.cli.train import LATE, Evaluate, Resume, Train
+
+Scale = Literal["smoke", "quick", "paper"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Debug:
+    debug: bool = False
+    """Show the full traceback of an error."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class List(Debug):
+    """List the experiments and the environments."""
+
+    def __call__(self) -> None:
+        from highway_rl import envs
+        from highway_rl.experiments.base import experiments
+
+        rows = [(e.name, e.paper, e.summary) for e in experiments().values()]
+        table(("experiment", "paper", "what it shows"), rows)
+        print("environments: " + ", ".join(envs.names()))
+        print("to learn: " + ", ".join(envs.learnable()))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Run(Debug):
+    """Run an experiment: rows to a CSV with their provenance, figures drawn from it, claims judged by it."""
+
+    experiment: Annotated[Positional[str], arg(metavar="EXPERIMENT")]
+    """Its name, as `highway-rl list` shows it, or "all"."""
+    scale: Scale = "quick"
+    """smoke: seconds, to see that it works; quick: a minute or two; paper: the paper's size."""
+    out: Path = Path("results")
+    """Folder for the CSV and the figures."""
+    seed: int = 0
+    """Seed of everything random; the same seed gives the same rows."""
+    workers: int | None = None
+    """Cells run side by side, each in a process with one thread; by default what suits the experiment."""
+    resume: bool = False
+    """Keep the rows of cells that are stored already, if the same code, scale and seed made them."""
+
+    def __call__(self) -> None:
+        from highway_rl.experiments import base
+
+        chosen = base.experiments().values() if self.experiment == "all" else [base.find(self.experiment)]
+        for experiment in chosen:
+            with progress(f"{experiment.name} ({self.scale})") as step:
+                path = base.run(
+                    experiment, self.scale, self.seed, self.out, step, workers=self.workers, resume=self.resume
+                )
+            print(f"rows: {path}")
+            Plot(experiment=experiment.name, out=self.out)()
+            Check(experiment=experiment.name, out=self.out)()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Plot(Debug):
+    """Draw figures again from stored rows: those of an experiment, or of a training folder.
+
+    highway-rl plot multi-room
+
+    highway-rl plot results/asterix-delay
+    """
+
+    experiment: Annotated[Positional[str], arg(metavar="EXPERIMENT or DIR")]
+    """Its name, as `highway-rl list` shows it; or a folder that `highway-rl train` wrote."""
+    out: Path = Path("results")
+    """Folder that holds the CSV, and gets the figures."""
+
+    def __call__(self) -> None:
+        from highway_rl.experiments import base, claims
+
+        if (Path(self.experiment) / "metrics.csv").exists():
+            from highway_rl.records.curves import draw
+
+            print(f"figure: {draw(Path(self.experiment))}")
+            return
+        experiment = base.find(self.experiment)
+        stored = self.out / f"{experiment.name}.csv"
+        rows, _ = base.read_rows(stored)
+        with claims.fitting(stored):
+            figures = experiment.plot(rows, self.out)
+        for path in figures:
+            print(f"figure: {path}")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Check(Debug):
+    """Judge the paper's claims by the stored runs: holds, partly, does not hold, not yet run."""
+
+    experiment: Annotated[Positional[str | None], arg(metavar="EXPERIMENT")] = None
+    """Only the claims of this experiment."""
+    out: Path = Path("results")
+    """Folder that holds the CSVs."""
+    json: bool = False
+    """Print a list of {id, statement, value, verdict} instead of the table."""
+
+    def __call__(self) -> None:
+        from highway_rl.experiments import base, claims
+
+        found = claims.check(self.out, base.find(self.experiment) if self.experiment else None)
+        if self.json:
+            print(json.dumps(found, indent=2, ensure_ascii=False))
+        else:
+            rows = [(str(c["id"]), c["statement"], c["value"], coloured(c["verdict"])) for c in found]
+            table(("claim", "the paper says", "measured here", "verdict"), rows)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Solve(Debug):
+    """Solve an MDP to a certified error: a named environment, a Gymnasium id, or a file.
+
+    Files: an .npz with arrays P [s,a,s'] and R (and discount); or transitions saved by scipy.sparse.save_npz, one row
+    per (state, action) or one file per action, with the rewards in --reward.
+
+    highway-rl solve taxi --method highway
+
+    highway-rl solve multi-room --set rooms=8 --set state=headings --compare
+
+    highway-rl solve my-model.npz --discount 0.95 --save solution.npz
+    """
+
+    model: Annotated[Positional[tuple[str, ...]], arg(metavar="MODEL [MODEL ...]")]
+    """Environment (see `highway-rl list`), Gymnasium id such as Taxi-v4, or .npz file (one per action, if several)."""
+    method: str = "modified-policy-iteration"
+    """highway, value-iteration, policy-iteration, modified-policy-iteration or gauss-seidel."""
+    tol: float = 1e-6
+    """Largest certified error of the values that is accepted."""
+    discount: float | None = None
+    """Discount factor; by default the model's own (environments: 0.99)."""
+    reward: Path | None = None
+    """Rewards (.npy, .npz or .csv) for a file that holds transitions only."""
+    set: Annotated[tuple[str, ...], arg(metavar="NAME=VALUE"), UseAppendAction] = ()
+    """An option of the environment; may be given several times."""
+    compare: bool = False
+    """Solve with every method and compare them."""
+    save: Path | None = None
+    """Write value and policy to this .npz."""
+    json: bool = False
+    """Print the table as JSON."""
+
+    def __call__(self) -> None:
+        from highway_rl.cli.planning import compare, load, save
+
+        if self.save is not None and self.save.suffix != ".npz":
+            raise ValueError(f"--save {self.save}: the name must end in .npz")
+        mdp = load(self.model, self.discount, self.reward, settings(self.set))
+        name = " ".join(self.model)
+        with progress(f"solving {name}", unit="error") as step:
+            rows, solution = compare(mdp, None if self.compare else self.method, self.tol, step)
+        if self.save is not None:
+            save(self.save, solution)
+        if self.json:
+            print(json.dumps(rows, indent=2))
+            return
+        print(f"{name}: {mdp.num_states} states, {mdp.num_actions} actions")
+        names = ("method", "iterations", "rows read", "distinct", "cached", "seconds", "certified error", "note")
+        shown = len(names) if any(row["note"] for row in rows) else -1
+        table(names[:shown], [tuple(short(v) for v in row.values())[:shown] for row in rows])
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Demo(Debug):
+    """See the paper's first figures drawn from live numbers, and two deep agents learn from a late reward."""
+
+    out: Path = Path("demo")
+    """Folder for rows and figures."""
+
+    def __call__(self) -> None:
+        for name in ("example-mdp", "multi-room"):
+            Run(experiment=name, scale="quick", out=self.out)()
+        folder = self.out / "late"
+        shutil.rmtree(folder, ignore_errors=True)
+        print("\nA choice that is paid 50 steps later: DQN carries the reward back one step at a time.")
+        Train(**LATE, out=folder)()
+        print(
+            "\nNext:\n"
+            "  highway-rl train minatar/breakout --delay end --seeds 3   the same on a game; wants a GPU\n"
+            "  highway-rl check                                    each claim of the paper, judged by the stored runs\n"
+            "  highway-rl solve taxi --method highway              a certified answer for a Gymnasium table\n"
+            "  highway-rl solve multi-room --set rooms=8 --compare all methods side by side\n"
+            "  highway-rl run operators                            Table 1, measured"
+        )
+
+
+Command = (
+    Annotated[List, subcommand("list")]
+    | Annotated[Run, subcommand("run")]
+    | Annotated[Plot, subcommand("plot")]
+    | Annotated[Check, subcommand("check")]
+    | Annotated[Solve, subcommand("solve")]
+    | Annotated[Learn, subcommand("learn")]
+    | Annotated[Train, subcommand("train")]
+    | Annotated[Resume, subcommand("resume")]
+    | Annotated[Evaluate, subcommand("evaluate")]
+    | Annotated[Play, subcommand("play")]
+    | Annotated[Watch, subcommand("watch")]
+    | Annotated[Demo, subcommand("demo")]
+)
+
+
+ABOUT = """Highway reinforcement learning: fast, exact credit for rewards that come late."""
+
+
+def main(args: Sequence[str] | None = None) -> None:
+    """Parse, run, and turn every error into one line on stderr and exit code 2."""
+    try:
+        _main(list(sys.argv[1:] if args is None else args))
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader, such as `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _main(args: list[str]) -> None:
+    errors = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(errors):
+            command: Any = tyro.cli(
+                Command, prog="highway-rl", description=ABOUT, args=args, config=(FlagCreatePairsOff,)
+            )
+    except SystemExit as stop:
+        if stop.code:
+            _fail(one_line(errors.getvalue()))
+        raise
+    try:
+        command()
+    except BrokenPipeError:
+        raise
+    except (ValueError, OSError, ImportError) as error:
+        if command.debug:
+            raise
+        _fail(one_line(str(error)))
+    except KeyboardInterrupt:
+        _fail("interrupted")
+    except MemoryError as error:
+        if command.debug:
+            raise
+        _fail(one_line(f"out of memory: {error}"))
+    except Exception as error:  # ours to mend, and still one line to whoever only uses it
+        if command.debug:
+            raise
+        _fail(one_line(f"{type(error).__name__}: {error} (a bug; --debug shows where)"))
+
+
+def _fail(message: str) -> None:
+    print(f"highway-rl: {message}", file=sys.stderr)
+    raise SystemExit(2)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,210 @@
+"""The deep agent: one record that is DQN, Maxmin, n-step, λ-return, Retrace, n-step and Soft Highway DQN.
+
+What differs between them is a `TargetRule`. Targets are computed for the whole store at once when the target network
+is refreshed: until the next refresh that network stands still, so a target written down is the exact target.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+
+from highway_rl.core.backup import combine_returns
+from highway_rl.core.bootstrap import Double, EpsilonGreedy, Greedy, maxmin
+from highway_rl.core.targets import TargetRule, Trajectory, sampled_returns, soft_highway
+from highway_rl.deep import networks
+from highway_rl.deep.grouping import combine_by_policy
+from highway_rl.deep.settings import check_agent, check_env
+from highway_rl.types import AnyArray, Env, record, static
+
+
+def centred_rmsprop() -> optax.GradientTransformation:
+    """RMSprop around the mean gradient, ε outside the root, as PyTorch has it; for a step size of one."""
+    return optax.rmsprop(1.0, decay=0.95, eps=0.01, centered=True, eps_in_sqrt=False)
+
+
+@record
+class DQN:
+    """The paper's settings by default. Plain fields are leaves: vmap over them, and runs that differ in them are one
+    program. Several rules in `rule` with `which` among them make different algorithms one program, too.
+    """
+
+    rule: TargetRule | tuple[TargetRule, ...] = dataclasses.field(default_factory=soft_highway)
+    which: Any = 0
+    discount: Any = 0.99
+    learning_rate: Any = 2.5e-4
+    epsilon_start: Any = 1.0
+    epsilon_end: Any = 0.1
+    epsilon_steps: Any = 1e5
+    max_gradient: Any = 1.0
+    num_networks: int = static(default=1)
+    batch_size: int = static(default=32)
+    bootstrap: str = static(default="greedy")
+    loss: str = static(default="huber")
+    num_policies: int = static(default=1)
+    policy_is: str = static(default="refresh")
+    network: networks.MakeNetwork = static(default=networks.auto)
+    optimizer: Any = static(default=centred_rmsprop)
+
+    def __post_init__(self) -> None:
+        check_agent(self)
+
+    @property
+    def rules(self) -> tuple[TargetRule, ...]:
+        return self.rule if isinstance(self.rule, tuple) else (self.rule,)
+
+
+class Weights(NamedTuple):
+    """The numbers of a network: its large arrays, and all others as one vector, since a GPU pays for each array."""
+
+    large: list[Float[Array, "..."]]
+    small: Float[Array, "n"]
+
+
+class Learning(NamedTuple):
+    """What learning changes: k networks stacked along a first axis, and their optimisers."""
+
+    params: Weights
+    moments: PyTree
+
+
+SMALL = 2**16
+"""Most numbers in an array that is gathered with others."""
+
+
+def start(agent: DQN, env: Env, key: PRNGKeyArray) -> Learning:
+    """Fresh networks."""
+    check_env(env)
+
+    def one(key: PRNGKeyArray) -> Weights:
+        leaves = jax.tree.leaves(eqx.filter(agent.network(env, key), eqx.is_inexact_array))
+        small = [x.reshape(-1) for x in leaves if x.size <= SMALL]
+        return Weights([x for x in leaves if x.size > SMALL], jnp.concatenate([jnp.zeros(0, jnp.float32), *small]))
+
+    params = jax.vmap(one)(jax.random.split(key, agent.num_networks))
+    return Learning(params, jax.vmap(agent.optimizer().init)(params))
+
+
+def network(agent: DQN, env: Env, weights: Weights) -> Any:
+    """The module these numbers make: observation in, q[a] out."""
+    like, rest = eqx.partition(agent.network(env, jax.random.key(0)), eqx.is_inexact_array)
+    leaves, structure = jax.tree.flatten(like)
+    cuts = np.cumsum([x.size for x in leaves if x.size <= SMALL])
+    large, small = iter(weights.large), iter(jnp.split(weights.small, cuts[:-1]))
+    found = [next(large if x.size > SMALL else small).reshape(x.shape).astype(x.dtype) for x in leaves]
+    return eqx.combine(jax.tree.unflatten(structure, found), rest)
+
+
+def q_values(agent: DQN, env: Env, params: Weights, obs: PyTree) -> Float[Array, "t a"]:
+    """The smallest of the k networks' values at each of t observations: Maxmin's, taken before anything else."""
+    each = lambda p: jax.vmap(network(agent, env, p))(obs)  # noqa: E731
+    if agent.num_networks == 1:
+        return each(jax.tree.map(lambda x: x[0], params))
+    return jnp.asarray(maxmin(jax.vmap(each)(params)))
+
+
+def prepared(agent: DQN, env: Env, params: Weights) -> Callable[[PyTree], Float[Array, "t a"]]:
+    """`q_values` for many observations: networks that can, get ready first."""
+
+    def each(p: Weights) -> Any:
+        whole = network(agent, env, p)
+        return getattr(whole, "prepared", lambda: whole)()
+
+    ready = eqx.filter_vmap(each)(params)
+    return lambda obs: jnp.asarray(maxmin(eqx.filter_vmap(lambda one: jax.vmap(one)(obs))(ready)))
+
+
+def epsilon(agent: DQN, step: Any) -> Float[Array, ""]:
+    """Linear from the first step on, then constant."""
+    share = jnp.clip(jnp.asarray(step, jnp.float32) / agent.epsilon_steps, 0.0, 1.0)
+    return jnp.asarray(agent.epsilon_start + share * (agent.epsilon_end - agent.epsilon_start), jnp.float32)
+
+
+class Targets(NamedTuple):
+    """The target of every row, and what its gate compared: with several policies, averages of the row's own."""
+
+    target: Float[AnyArray, "t"]
+    returns: Float[AnyArray, "t n"]
+    reference: Float[AnyArray, "t"]
+
+
+def targets(
+    agent: DQN,
+    rule: TargetRule,
+    data: Trajectory,
+    q: Float[Array, "t a"],
+    step: Any,
+    *,
+    newer_q: Float[Array, "t a"] | None = None,
+    group: Any = None,
+    key: Any = None,
+) -> Targets:
+    """Eq. 8 for each row of a chronological store, whose row i + 1 holds the observation that follows row i.
+
+    `q` are the target network's values there. `group` (observation hashes, policy numbers, real) pools equal
+    (observation, action) pairs of several behavioural policies; without it each row is a policy of its own.
+    """
+    follow = lambda x: jnp.concatenate([x[1:], x[-1:]])  # noqa: E731
+    if isinstance(rule.bootstrap, Greedy) and agent.bootstrap == "epsilon-greedy":
+        rule = dataclasses.replace(rule, bootstrap=EpsilonGreedy(epsilon(agent, step)))
+    if isinstance(rule.bootstrap, Greedy) and agent.bootstrap == "double":
+        rule = dataclasses.replace(rule, bootstrap=Double(follow(newer_q)))
+    # a rule without a gate is shown against the return a gate would compare with; its target does not change
+    gated = dataclasses.replace(rule.backup, gate_depth=1) if rule.backup.gate_depth is None else rule.backup
+    returns, reference = sampled_returns(dataclasses.replace(rule, backup=gated), data, q, follow(q))
+    if group is None:
+        target = combine_returns(rule.backup, returns[:, None], reference[:, None])
+    else:
+        pooled = combine_by_policy(rule.backup, returns, reference, data.action, group, agent.num_policies, key)
+        target, returns, reference = pooled
+    return Targets(target, returns, reference)
+
+
+def loss(agent: DQN, q: Float[Array, "b a"], action: Int[Array, "b"], target: Float[Array, "b"]) -> Float[Array, ""]:
+    """Mean over the batch of the Huber (SmoothL1) or squared error between target and Q(s,a)."""
+    chosen = jnp.sum(jnp.where(action[:, None] == jnp.arange(q.shape[1]), q, 0.0), axis=-1)
+    error = jax.lax.stop_gradient(target) - chosen
+    each = optax.losses.huber_loss(error) if agent.loss == "huber" else 0.5 * jnp.square(error)
+    return jnp.mean(each)
+
+
+def update(
+    agent: DQN,
+    env: Env,
+    learning: Learning,
+    net: Int[Array, ""],
+    obs: PyTree,
+    action: Int[Array, "b"],
+    target: Float[Array, "b"],
+) -> tuple[Learning, Float[Array, ""], Float[Array, "p a"]]:
+    """One gradient step of network number `net` on one batch: the last b rows of `obs`.
+
+    Rows before them are passengers, observations to act on: what all networks together think of them before the step
+    is returned, and with one network they ride along in the batch's forward pass.
+    """
+    one = agent.num_networks == 1
+    take = lambda x: x[0] if one else jax.lax.dynamic_index_in_dim(x, net, 0, False)  # noqa: E731
+    put = lambda x, y: y[None] if one else jax.lax.dynamic_update_index_in_dim(x, y, net, 0)  # noqa: E731
+    params, moments = jax.tree.map(take, (learning.params, learning.moments))
+    passengers = jax.tree.leaves(obs)[0].shape[0] - action.shape[0]
+
+    def error(params: Weights) -> tuple[Float[Array, ""], Float[Array, "p a"]]:
+        rows = obs if one else jax.tree.map(lambda x: x[passengers:], obs)
+        q = jax.vmap(network(agent, env, params))(rows)
+        return loss(agent, q[-action.shape[0] :], action, target), q[:passengers]
+
+    (value, q), gradient = jax.value_and_grad(error, has_aux=True)(params)
+    if not one and passengers:
+        q = q_values(agent, env, learning.params, jax.tree.map(lambda x: x[:passengers], obs))
+    shrink = jnp.minimum(1.0, agent.max_gradient / jnp.maximum(optax.tree.norm(gradient), 1e-12))
+    change, moments = agent.optimizer().update(jax.tree.map(lambda g: g * shrink, gradient), moments, params)
+    params = jax.tree.map(lambda p, c: p + agent.learning_rate * c, params, change)
+    return Learning(*jax.tree.map(put, tuple(learning), (params, moments))), value, q

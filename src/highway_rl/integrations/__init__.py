@@ -1,0 +1,1 @@
+"""Other people's interfaces, each imported on demand: Gymnasium. Imports types, checks and envs."""

@@ -1,0 +1,1 @@
+"""What is written down and drawn: rows, provenance, figures, curves. Imports types and checks."""
