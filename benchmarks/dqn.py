@@ -64,7 +64,7 @@ def whole(env: Any, agent: Any, schedule: Any, runs: int, periods: int) -> dict[
 
 def parts(env: Any, agent: Any, schedule: Any, runs: int, steps: int = 1000) -> dict[str, float]:
     """µs a step of each part alone."""
-    coded = codec(env.observation)
+    coded = codec(env.spec.observation)
     playing = auto_reset(env)
     keys = jax.random.split(jax.random.key(0), runs)
     run = jax.jit(jax.vmap(lambda k: loop.init(env, agent, schedule, k)))(keys)

@@ -48,7 +48,10 @@ def ours(game: str, boards: int, steps: int) -> Program:
     def run(key: Any) -> Any:
         start, each, play = jax.random.split(key, 3)
         state, _ = jax.vmap(env.reset)(jax.random.split(start, boards))
-        xs = (jax.random.randint(play, (steps, boards), 0, env.num_actions), jax.random.split(each, (steps, boards)))
+        xs = (
+            jax.random.randint(play, (steps, boards), 0, env.spec.num_actions),
+            jax.random.split(each, (steps, boards)),
+        )
 
         def step(state: Any, x: Any) -> Any:
             out = jax.vmap(env.step)(state, *x)
@@ -67,7 +70,10 @@ def pgx(game: str, boards: int, steps: int) -> Program:
     def run(key: Any) -> Any:
         start, each, play = jax.random.split(key, 3)
         state = jax.vmap(env.init)(jax.random.split(start, boards))
-        xs = (jax.random.randint(play, (steps, boards), 0, env.num_actions), jax.random.split(each, (steps, boards)))
+        xs = (
+            jax.random.randint(play, (steps, boards), 0, env.spec.num_actions),
+            jax.random.split(each, (steps, boards)),
+        )
 
         def step(state: Any, x: Any) -> Any:
             state = jax.vmap(stepper)(state, *x)
@@ -84,7 +90,10 @@ def gymnax(game: str, boards: int, steps: int) -> Program:
     def run(key: Any) -> Any:
         start, each, play = jax.random.split(key, 3)
         obs, state = jax.vmap(env.reset, (0, None))(jax.random.split(start, boards), params)
-        xs = (jax.random.randint(play, (steps, boards), 0, env.num_actions), jax.random.split(each, (steps, boards)))
+        xs = (
+            jax.random.randint(play, (steps, boards), 0, env.spec.num_actions),
+            jax.random.split(each, (steps, boards)),
+        )
 
         def step(carry: Any, x: Any) -> Any:
             actions, keys = x

@@ -38,7 +38,9 @@ def whole(name: str, value: object, least: int, most: int | None = None) -> int:
     """A whole number from `least` to `most`."""
     good = isinstance(value, int | np.integer) and not isinstance(value, bool)
     if not good or value < least or (most is not None and value > most):  # type: ignore[operator]
-        raise refusal(name, value, f"a whole number >= {least}" if most is None else f"a whole number {least}…{most}")
+        raise refusal(
+            name, value, f"a whole number >= {least}" if most is None else f"a whole number from {least} to {most}"
+        )
     return int(value)  # type: ignore[call-overload, no-any-return]
 
 

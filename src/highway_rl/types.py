@@ -62,31 +62,51 @@ class Step:
 
 
 @dataclasses.dataclass(frozen=True)
+class Spec:
+    """What an agent has to know of an environment before it meets one.
+
+    `observation` is a tree of shapes and types. `discount` is the one to learn with where the user names none, and
+    `horizon` the most steps an episode has; None where nobody knows.
+    """
+
+    name: str
+    observation: PyTree
+    num_actions: int
+    discount: float | None = None
+    horizon: int | None = None
+
+
+@dataclasses.dataclass(frozen=True)
 class Env:
-    """An environment as two pure functions, to be jitted and vmapped by whoever uses it.
+    """An environment: its spec, and two pure functions to be jitted and vmapped by whoever uses it.
 
     reset(key) -> (state, obs)        step(state, action, key) -> Step
     """
 
-    name: str
-    num_actions: int
-    observation: jax.ShapeDtypeStruct
-    reset: Callable[[PRNGKeyArray], tuple[PyTree, Array]]
+    spec: Spec
+    reset: Callable[[PRNGKeyArray], tuple[PyTree, PyTree]]
     step: Callable[[PyTree, Array, PRNGKeyArray], Step]
+
+    def wrapped(self, *, reset: Any, step: Any, **changed: Any) -> Env:
+        """The same kind of environment with other functions, and what that changes in its spec."""
+        return dataclasses.replace(self, spec=dataclasses.replace(self.spec, **changed), reset=reset, step=step)
 
 
 @dataclasses.dataclass(frozen=True)
 class DiscreteEnv(Env):
-    """An environment whose observation is the number of its state: what a table can learn.
+    """An environment whose observation is the number of its state: what a table can learn. Its horizon is known.
 
-    `horizon` is the most steps an episode has. In a `clocked` one the state tells the time, so no state is met twice in
-    an episode. `solved(q)` says whether the greedy policy of q[s, a] is optimal, without ties; `on_track(states,
-    actions)` whether an episode did what the optimal policy does; `features(state)` is the state as a vector.
+    In a `clocked` one the state tells the time, so no state is met twice in an episode. `solved(q)` says whether the
+    greedy policy of q[s, a] is optimal, without ties; `on_track(states, actions)` whether an episode did what the
+    optimal policy does; `features(state)` is the state as a vector.
     """
 
     num_states: int
-    horizon: int
     clocked: bool
     solved: Callable[[Array], Bool[Array, ""]]
     on_track: Callable[[Array, Array], Bool[Array, ""]]
     features: Callable[[Array], Array]
+
+    @property
+    def horizon(self) -> int:
+        return self.spec.horizon or 0

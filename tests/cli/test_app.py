@@ -200,8 +200,8 @@ def test_watch_films_a_game_and_play_needs_a_terminal(capsys, tmp_path):
 def test_games_by_name():
     """`make("minatar/…")` gives an `Env`; a delay makes it MinAtar-Delay."""
     game = make("minatar/breakout", sticky=0.0, delay="end")
-    assert game.num_actions == 6
-    assert game.observation.feature.shape == (64,)
+    assert game.spec.num_actions == 6
+    assert game.spec.observation.feature.shape == (64,)
     with pytest.raises(ValueError, match="minatar/breakout"):
         make("minatar/breakout", colour=1)
     with pytest.raises(ValueError, match="unknown environment"):

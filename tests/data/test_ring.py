@@ -47,8 +47,8 @@ def test_observations_survive_as_bytes(spec):
 
 
 def test_binary_boards_take_a_bit_a_cell():
-    assert codec(make("minatar/breakout").observation).width == 50
-    assert codec(make("minatar/breakout", delay="end").observation).width == 58
+    assert codec(make("minatar/breakout").spec.observation).width == 50
+    assert codec(make("minatar/breakout", delay="end").spec.observation).width == 58
 
 
 def block(rng, count, start):

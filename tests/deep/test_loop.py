@@ -47,7 +47,7 @@ def settle(env, discount, states):
 
     def one(which, key):
         run, curve = train(env, dataclasses.replace(base, which=which), plan, key)
-        obs = jnp.eye(env.observation.shape[0], dtype=jnp.float32)[:states]
+        obs = jnp.eye(env.spec.observation.shape[0], dtype=jnp.float32)[:states]
         return dqn.q_values(base, env, run.learning.params, obs), curve.loss
 
     q, loss = jax.jit(jax.vmap(one, in_axes=(0, None)))(jnp.arange(len(RULES)), jax.random.key(0))
@@ -198,7 +198,7 @@ def test_what_is_stored_is_what_happened(num_envs):
     plan = Schedule(steps=400, capacity=400, start=100, refresh=100, num_envs=num_envs)
     agent = DQN(network=tiny, policy_is="episode", epsilon_end=0.5, epsilon_steps=200.0)
     run, curve = finish(agent, env, plan)
-    coded = codec(env.observation)
+    coded = codec(env.spec.observation)
     policies = set()
     for e in range(num_envs):
         ring = jax.tree.map(lambda x, e=e: x[e], run.store)
@@ -275,7 +275,7 @@ def test_a_network_of_ones_own():
     import equinox as eqx
 
     def mine(env, key):
-        return eqx.nn.MLP(env.observation.shape[0], env.num_actions, 16, 1, key=key)
+        return eqx.nn.MLP(env.spec.observation.shape[0], env.spec.num_actions, 16, 1, key=key)
 
     env = dataclasses.replace(probes.two_steps())
     run, _ = finish(DQN(network=mine), env)

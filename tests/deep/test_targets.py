@@ -27,10 +27,10 @@ from highway_rl.deep import diagnostics, dqn, networks
 from highway_rl.deep.algorithms import ALGORITHMS, make_agent
 from highway_rl.deep.dqn import DQN
 from highway_rl.deep.refresh import refresh, whole_store
-from highway_rl.types import Env
+from highway_rl.types import Env, Spec
 
 SLOTS, GAMMA, STEP = 48, 0.9, 160
-ENV = Env("stub", 3, jax.ShapeDtypeStruct((3,), bool), lambda key: None, lambda state, action, key: None)
+ENV = Env(Spec("stub", jax.ShapeDtypeStruct((3,), bool), 3), lambda key: None, lambda state, action, key: None)
 SMALL = functools.partial(networks.FlatNetwork, hidden=(8,))
 QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}  # to compile, not to run
 SETTINGS: dict[str, Any] = {"discount": GAMMA, "network": SMALL, "epsilon_steps": 500.0}
@@ -166,7 +166,7 @@ add = jax.jit(stores.add)
 
 def as_rows(steps):
     """Steps as the store takes them."""
-    coded = codec(ENV.observation)
+    coded = codec(ENV.spec.observation)
     return stores.Rows(
         obs=encoded(coded, [s.obs for s in steps]),
         action=jnp.asarray([s.action for s in steps], jnp.int32),
@@ -186,7 +186,7 @@ def encoded(coded, observations):
 def build(seed, blocks, count=11, policy_length=7):
     """A store filled block by block, and the list of all rows it was ever told; row i went to slot i modulo SLOTS."""
     rng = np.random.default_rng(seed)
-    coded = codec(ENV.observation)
+    coded = codec(ENV.spec.observation)
     store, told, done = stores.empty(SLOTS - 1, jnp.zeros(coded.width, jnp.uint8)), [], 0
     draw = lambda: tuple(bool(x) for x in rng.random(3) < 0.2)  # noqa: E731
     current = draw()

@@ -49,10 +49,10 @@ def test_updates_are_the_papers(loss, max_gradient):
     weights = numbers(agent, learning)
     means, squares = [np.zeros_like(w) for w in weights], [np.zeros_like(w) for w in weights]
     rng = np.random.default_rng(0)
-    inputs = ENV.observation.shape[0]
+    inputs = ENV.spec.observation.shape[0]
     for _ in range(3):
         x = rng.random((8, inputs)) < 0.5
-        action, target = rng.integers(ENV.num_actions, size=8), 2 * rng.normal(size=8)
+        action, target = rng.integers(ENV.spec.num_actions, size=8), 2 * rng.normal(size=8)
         gradient, value = backward(weights, x.astype(np.float64), action, target, loss)
         length = np.sqrt(sum((g**2).sum() for g in gradient))
         assert (length > max_gradient) == (max_gradient < 1)

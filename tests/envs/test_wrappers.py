@@ -11,7 +11,7 @@ import pytest
 
 from highway_rl.envs import minatar
 from highway_rl.envs.wrappers import auto_reset, delay_reward, sticky_actions, time_limit
-from highway_rl.types import Env, Step, record
+from highway_rl.types import Env, Spec, Step, record
 
 
 def counter(rewards, length):
@@ -25,7 +25,7 @@ def counter(rewards, length):
         new = state + 1
         return Step(new, jnp.stack([new, action]), table[state], new >= length, jnp.asarray(False))
 
-    return Env("counter", 4, jax.ShapeDtypeStruct((2,), jnp.int32), reset, step)
+    return Env(Spec("counter", jax.ShapeDtypeStruct((2,), jnp.int32), 4), reset, step)
 
 
 def roll(env, actions, key=None):

@@ -15,7 +15,7 @@ from highway_rl.envs import make_task
 from highway_rl.tabular import agent as tabular
 from highway_rl.tabular import draws, replay
 from highway_rl.tabular.loop import NEVER, trainer
-from highway_rl.types import DiscreteEnv, Env, Step
+from highway_rl.types import DiscreteEnv, Env, Spec, Step
 
 STATE = jax.ShapeDtypeStruct((), np.int32)
 
@@ -38,13 +38,10 @@ def probe(steps: int, reward, *, start: int = 2) -> DiscreteEnv:
         return Step(there, there, paid, last, jnp.zeros_like(last))
 
     return DiscreteEnv(
-        "probe",
-        2,
-        STATE,
+        Spec("probe", STATE, 2, horizon=steps),
         lambda key: (jnp.int32(0), jnp.int32(0)),
         step,
         num_states=steps + 1,
-        horizon=steps,
         clocked=True,
         solved=lambda q: q[0, 1] > q[0, 0],
         on_track=lambda states, actions: actions[0] == 1,
@@ -86,7 +83,7 @@ def filled(env, agent, q, episodes):
 
     def put(kept, xs):
         count, episode = xs
-        return replay.store(agent.replay, kept, episode, env.num_actions, count), None
+        return replay.store(agent.replay, kept, episode, env.spec.num_actions, count), None
 
     counts = jnp.arange(episodes, dtype=jnp.int32)
     return jax.lax.scan(put, replay.empty(agent.replay, env.horizon), (counts, seen))[0], seen
@@ -277,7 +274,7 @@ def test_bad_settings_are_refused(make, words):
 
 
 def test_continuous_observations_are_refused():
-    sky = Env("sky", 2, jax.ShapeDtypeStruct((3,), np.float32), lambda key: None, lambda s, a, k: None)
+    sky = Env(Spec("sky", jax.ShapeDtypeStruct((3,), np.float32), 2), lambda key: None, lambda s, a, k: None)
     with pytest.raises(ValueError, match=r"'sky' has observation float32.*allowed: .*trace-back"):
         tabular.learner(sky, tabular.q_learning())
 

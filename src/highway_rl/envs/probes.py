@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, PRNGKeyArray
 
 from highway_rl import checks
-from highway_rl.types import DiscreteEnv, Env, Step, record
+from highway_rl.types import DiscreteEnv, Env, Spec, Step, record
 
 
 @record
@@ -56,7 +56,9 @@ def late(length: int = 50, num_actions: int = 4, prize: float = 1.0, trap: bool 
         paid = jnp.where(new.way == 1, prize, prize / 5)
         return Step(new, observe(new), jnp.where(ends, paid, 0.0).astype(jnp.float32), ends, jnp.zeros_like(ends))
 
-    return Env(f"late-{length}", num_actions, jax.ShapeDtypeStruct((2 * length + 1,), bool), reset, step)
+    return Env(
+        Spec(f"late-{length}", jax.ShapeDtypeStruct((2 * length + 1,), bool), num_actions, horizon=length), reset, step
+    )
 
 
 def two_steps(truncate: bool = False) -> Env:
@@ -83,7 +85,7 @@ def two_steps(truncate: bool = False) -> Env:
         no = jnp.zeros_like(over)
         return Step(new, observe(new), reward, no if truncate else over, over if truncate else no)
 
-    return Env("two-steps", 2, jax.ShapeDtypeStruct((3,), jnp.float32), reset, step)
+    return Env(Spec("two-steps", jax.ShapeDtypeStruct((3,), jnp.float32), 2, horizon=2), reset, step)
 
 
 def coin() -> Env:
@@ -102,7 +104,7 @@ def coin() -> Env:
         yes = jnp.asarray(True)
         return Step(side, observe(side), reward, yes, ~yes)
 
-    return Env("coin", 2, jax.ShapeDtypeStruct((2,), jnp.float32), reset, step)
+    return Env(Spec("coin", jax.ShapeDtypeStruct((2,), jnp.float32), 2, horizon=1), reset, step)
 
 
 PROBES: dict[str, Callable[..., Env]] = {"late": late, "two-steps": two_steps, "coin": coin}
@@ -120,4 +122,5 @@ def featured(task: DiscreteEnv) -> Env:
         out = task.step(state, action, key)
         return dataclasses.replace(out, obs=task.features(out.obs))
 
-    return Env(task.name, task.num_actions, jax.ShapeDtypeStruct(shape.shape, shape.dtype), reset, step)
+    shown = jax.ShapeDtypeStruct(shape.shape, shape.dtype)
+    return Env(dataclasses.replace(task.spec, observation=shown), reset, step)

@@ -75,7 +75,7 @@ def learnable() -> list[str]:
 def make_learnable(name: str, **options: Any) -> Env:
     """The named game, task or probe as an environment whose observations are arrays; tasks show their features.
 
-    >>> make_learnable("minatar/breakout", delay="end").num_actions
+    >>> make_learnable("minatar/breakout", delay="end").spec.num_actions
     6
     """
     if name in TASKS:

@@ -76,7 +76,7 @@ def sticky_actions(env: Env, probability: float) -> Env:
         out = env.step(state.inner, action, keys.derive(key, INNER))
         return dataclasses.replace(out, state=StickyState(out.state, action))
 
-    return dataclasses.replace(env, name=f"{env.name}-sticky", reset=reset, step=step)
+    return env.wrapped(name=f"{env.spec.name}-sticky", reset=reset, step=step)
 
 
 def time_limit(env: Env, steps: int) -> Env:
@@ -94,7 +94,8 @@ def time_limit(env: Env, steps: int) -> Env:
         cut = (elapsed >= steps) & ~out.terminated
         return dataclasses.replace(out, state=TimedState(out.state, elapsed), truncated=out.truncated | cut)
 
-    return dataclasses.replace(env, name=f"{env.name}-{steps}", reset=reset, step=step)
+    horizon = min(steps, env.spec.horizon or steps)
+    return env.wrapped(name=f"{env.spec.name}-{steps}", horizon=horizon, reset=reset, step=step)
 
 
 def carry_over(ended: PyTree, fresh: PyTree) -> PyTree:
@@ -125,7 +126,7 @@ def auto_reset(env: Env) -> Env:
         inner = jax.tree.map(pick, carry_over(out.state, fresh), out.state)
         return dataclasses.replace(out, state=AutoResetState(inner, jax.tree.map(pick, first, out.obs)))
 
-    return dataclasses.replace(env, name=f"{env.name}-auto", reset=reset, step=step)
+    return env.wrapped(name=f"{env.spec.name}-auto", reset=reset, step=step)
 
 
 def check_delay(until: Any, feature: Any, width: Any) -> None:
@@ -197,5 +198,5 @@ def delay_reward(
         )
 
     feature_shape: Any = jax.ShapeDtypeStruct((width,), bool)
-    changed: dict[str, Any] = {"observation": DelayedObservation(env.observation, feature_shape), "reset": reset}
-    return dataclasses.replace(env, name=f"{env.name}-delay", step=step, **changed)
+    shown = DelayedObservation(env.spec.observation, feature_shape)
+    return env.wrapped(name=f"{env.spec.name}-delay", observation=shown, reset=reset, step=step)

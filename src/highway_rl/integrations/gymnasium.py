@@ -26,7 +26,7 @@ from highway_rl.types import Env
 
 def _spaces(env: Env) -> tuple[Box, Discrete]:
     cells: Any = bool
-    return Box(0, 1, env.observation.shape, dtype=cells), Discrete(env.num_actions)
+    return Box(0, 1, env.spec.observation.shape, dtype=cells), Discrete(env.spec.num_actions)
 
 
 class BoardGame(gymnasium.Env):
@@ -59,7 +59,7 @@ class BoardGame(gymnasium.Env):
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict]:
         if self._ended:
             raise RuntimeError("the episode has ended or not begun: call reset before step")
-        out = self._step(self._state, checked_actions(action, self.env.num_actions), self._key())
+        out = self._step(self._state, checked_actions(action, self.env.spec.num_actions), self._key())
         self._state, self._board = out.state, np.asarray(out.obs)
         self._ended = bool(out.terminated)
         return self._board, float(out.reward), self._ended, False, {}
@@ -114,7 +114,7 @@ class BoardGames(gymnasium.vector.VectorEnv):
     def step(self, actions: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict]:
         if self._state is None:
             raise RuntimeError("call reset before step")
-        checked = checked_actions(actions, self.env.num_actions)
+        checked = checked_actions(actions, self.env.spec.num_actions)
         if checked.shape != (self.num_envs,):
             raise ValueError(f"{self.num_envs} boards need {self.num_envs} actions, got shape {checked.shape}")
         out = self._step(self._state, jnp.asarray(checked), self._key())

@@ -34,7 +34,7 @@ class GymDiscrete(gymnasium.Env[np.int64, np.int64]):
             raise ValueError(f"render_mode must be None, got {render_mode!r}: there is nothing to draw")
         self.env = make_task(task, **options)
         self.observation_space = gymnasium.spaces.Discrete(self.env.num_states)
-        self.action_space = gymnasium.spaces.Discrete(self.env.num_actions)
+        self.action_space = gymnasium.spaces.Discrete(self.env.spec.num_actions)
         self._reset, self._step = jax.jit(self.env.reset), jax.jit(self.env.step)
         self._key = jax.random.key(0)
         self._ended = True
@@ -49,7 +49,7 @@ class GymDiscrete(gymnasium.Env[np.int64, np.int64]):
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         if self._ended:
             raise RuntimeError("the episode has ended or not begun: call reset before step")
-        new = self._step(self._state, checked_actions(action, self.env.num_actions), self._next_key())
+        new = self._step(self._state, checked_actions(action, self.env.spec.num_actions), self._next_key())
         self._state, self._ended = new.state, bool(new.terminated | new.truncated)
         return np.int64(new.obs), float(new.reward), bool(new.terminated), bool(new.truncated), {}
 

@@ -81,12 +81,12 @@ def check_env(env: Any, agent: TabularAgent | None = None) -> None:
         )
     if agent is not None and agent.replay is not None and not env.clocked:
         raise ValueError(
-            f"environment {env.name!r} meets states twice in an episode; allowed with replay: clocked ones"
+            f"environment {env.spec.name!r} meets states twice in an episode; allowed with replay: clocked ones"
         )
 
 
 def start(env: DiscreteEnv, agent: TabularAgent) -> Memory:
-    q = jnp.full((env.num_states, env.num_actions), agent.initial_value, float)
+    q = jnp.full((env.num_states, env.spec.num_actions), agent.initial_value, float)
     if agent.replay is None:
         return Memory(q)
     value = jnp.full(env.num_states, value_of(agent.rule.bootstrap, q[0], q[0]))

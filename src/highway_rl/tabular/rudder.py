@@ -85,7 +85,7 @@ def rudder_q_lambda(lam: Any = 0.9, *, epsilon: Any = 0.2, learning_rate: Any = 
 
 
 def start(env: DiscreteEnv, rudder: Rudder, key: PRNGKeyArray) -> Memory:
-    inputs = 2 * jax.eval_shape(env.features, env.observation).shape[0] + env.num_actions
+    inputs = 2 * jax.eval_shape(env.features, env.spec.observation).shape[0] + env.spec.num_actions
     weights = init(inputs, rudder.units, key)
     rows = jnp.zeros((rudder.capacity, env.horizon), jnp.int32)
     return Memory(
@@ -135,7 +135,7 @@ def _optimiser(rudder: Rudder) -> optax.GradientTransformation:
 def inputs(env: DiscreteEnv, state: Array, action: Array, next_state: Array) -> Float[Array, "t f"]:
     """What the LSTM sees of each step: the new state, its change, the action."""
     features = jax.vmap(env.features)
-    acted = (action[:, None] == jnp.arange(env.num_actions, dtype=jnp.int32)).astype(float)
+    acted = (action[:, None] == jnp.arange(env.spec.num_actions, dtype=jnp.int32)).astype(float)
     return jnp.concatenate([features(next_state), features(next_state) - features(state), acted], axis=1)
 
 

@@ -99,9 +99,9 @@ def test_random_play_scores_like_the_original_in_full(game):
 def test_shapes_and_action_sets(game):
     for actions, count in (("all", 6), ("minimal", len(minatar.rules(game).minimal_actions))):
         env = minatar.make(game, actions=actions)
-        assert env.num_actions == count
+        assert env.spec.num_actions == count
         _, board = jax.eval_shape(env.reset, jax.random.key(0))
-        assert (board.shape, board.dtype) == (env.observation.shape, env.observation.dtype)
+        assert (board.shape, board.dtype) == (env.spec.observation.shape, env.spec.observation.dtype)
         assert board.shape[-1] == len(minatar.rules(game).channels)
 
 

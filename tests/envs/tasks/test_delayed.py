@@ -43,7 +43,7 @@ def play(env, actions, key):
 def test_every_task_is_clocked_and_ends_on_time(name):
     env = make_task(name, delay=6)
     rng = np.random.default_rng(0)
-    actions = rng.integers(0, env.num_actions, (32, env.horizon))
+    actions = rng.integers(0, env.spec.num_actions, (32, env.horizon))
     keys = jax.random.split(jax.random.key(0), 32)
     states, rewards, ended = jax.jit(jax.vmap(lambda a, k: play(env, a, k)))(actions, keys)
     assert states.dtype == np.int32

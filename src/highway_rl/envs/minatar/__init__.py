@@ -17,7 +17,7 @@ from highway_rl.envs.minatar import asterix, breakout, freeway, seaquest, space_
 from highway_rl.envs.minatar.common import ACTION_NAMES, SIZE, Game, hold
 from highway_rl.envs.minatar.words import compress, expand
 from highway_rl.envs.wrappers import sticky_actions
-from highway_rl.types import Env, Step
+from highway_rl.types import Env, Spec, Step
 
 _GAMES = {module.GAME.name: module.GAME for module in (asterix, breakout, freeway, seaquest, space_invaders)}
 GAMES = tuple(sorted(_GAMES))
@@ -80,7 +80,7 @@ def environment(game: Game, actions: Sequence[int]) -> Env:
         return Step(packed, game.observe(expand(game.state, packed)), reward, ended, jnp.zeros_like(ended))
 
     shape = jax.ShapeDtypeStruct((SIZE, SIZE, len(game.channels)), bool)
-    return Env(game.name, len(actions), shape, reset, step)
+    return Env(Spec(game.name, shape, len(actions), discount=0.99, horizon=game.horizon), reset, step)
 
 
 def make(

@@ -42,6 +42,7 @@ class Game:
     transition: Callable[[Any, Array, Any], tuple[Any, Array, Array]]
     observe: Callable[[Any], Bool[Array, "10 10 c"]]
     starts: tuple[Any, ...] | None = (None,)
+    horizon: int | None = None
     start: Callable[[Any], Array | int] = lambda draws: 0
 
 

@@ -111,4 +111,5 @@ GAME = Game(
     transition=transition,
     observe=observe,
     starts=None,
+    horizon=CLOCK + 1,
 )

@@ -81,15 +81,15 @@ def _boards(env: Env, act: Act | None, steps: int, seed: int, scores: list[float
     """The boards of so many steps; the scores of finished episodes are appended to the list."""
     reset, step = jax.jit(env.reset), jax.jit(env.step)
     key = jax.random.key(seed)
-    policy = act or (lambda obs, key: jax.random.randint(key, (), 0, env.num_actions))
+    policy = act or (lambda obs, key: jax.random.randint(key, (), 0, env.spec.num_actions))
     state, obs = reset(jax.random.fold_in(key, 0))
     score = 0.0
     yield np.asarray(obs)
     for t in range(1, steps + 1):
         for_action, for_step, for_reset = jax.random.split(jax.random.fold_in(key, t), 3)
         action = int(policy(obs, for_action))
-        if not 0 <= action < env.num_actions:
-            raise ValueError(f"an action must be an integer from 0 to {env.num_actions - 1}, got {action}")
+        if not 0 <= action < env.spec.num_actions:
+            raise ValueError(f"an action must be an integer from 0 to {env.spec.num_actions - 1}, got {action}")
         out = step(state, action, for_step)
         state, obs = out.state, out.obs
         score += float(out.reward)

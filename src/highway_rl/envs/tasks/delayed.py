@@ -18,7 +18,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from highway_rl import checks
 from highway_rl.envs.models.tables import seeded
-from highway_rl.types import DiscreteEnv, Step
+from highway_rl.types import DiscreteEnv, Spec, Step
 
 STATE = jax.ShapeDtypeStruct((), np.int32)
 UP, RIGHT, DOWN, LEFT = range(4)
@@ -95,13 +95,10 @@ def trace_back(*, delay: int = 20, placement: str = "early") -> DiscreteEnv:
         return jnp.where(state == end, 0.0, jnp.concatenate([place, earned[None].astype(float)]))
 
     return DiscreteEnv(
-        "trace-back",
-        4,
-        STATE,
+        Spec("trace-back", STATE, 4, horizon=delay),
         reset,
         step,
         num_states=end + 1,
-        horizon=delay,
         clocked=True,
         solved=lambda q: prefers(q, first, UP) & prefers(q, second, RIGHT),
         on_track=lambda states, actions: actions[0] == UP,
@@ -189,13 +186,10 @@ def choice(
         return jnp.where(state == end, 0.0, jnp.concatenate([one_hot(branch, 2), one_hot(node, width)]))
 
     return DiscreteEnv(
-        "choice",
-        2,
-        STATE,
+        Spec("choice", STATE, 2, horizon=delay),
         reset,
         step,
         num_states=end + 1,
-        horizon=delay,
         clocked=True,
         solved=lambda q: prefers(q, 0, 0),
         on_track=lambda states, actions: actions[0] == 0,

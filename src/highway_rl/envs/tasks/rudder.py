@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from highway_rl import checks
 from highway_rl.envs.tasks.delayed import MOVES, STATE, one_hot, prefers
-from highway_rl.types import DiscreteEnv, Step
+from highway_rl.types import DiscreteEnv, Spec, Step
 
 SIDE = 31
 BOMB = (30, 15)
@@ -83,13 +83,10 @@ def grid_world(*, delay: int = 8) -> DiscreteEnv:
         return move(states[-1], actions[-1])[1][1] == 1
 
     return DiscreteEnv(
-        "grid-world",
-        4,
-        STATE,
+        Spec("grid-world", STATE, 4, horizon=steps),
         reset,
         step,
         num_states=end + 1,
-        horizon=steps,
         clocked=True,
         solved=solved,
         on_track=on_track,
@@ -150,13 +147,10 @@ def watch_repair(*, delay: int = 50, deviation: tuple[float, ...] | None = None)
 
     best = np.array([0, 1, 1, 0], np.int32)
     return DiscreteEnv(
-        "watch-repair",
-        2,
-        STATE,
+        Spec("watch-repair", STATE, 2, horizon=delay),
         reset,
         step,
         num_states=end + 1,
-        horizon=delay,
         clocked=True,
         solved=lambda q: jnp.stack([prefers(q, s, int(best[s])) for s in range(BRANDS)]).all(),
         on_track=lambda states, actions: actions[0] == jnp.asarray(best)[states[0]],
