@@ -398,7 +398,8 @@ def theorems() -> list[str]:
 
 def write_matrix(path: Path, felled: dict[str, list[str]]) -> None:
     """One row per theorem, one column per mutant: 1 where the theorem's test fails."""
-    from highway_rl.experiments.base import provenance, write_rows
+    from highway_rl.records.provenance import provenance
+    from highway_rl.records.rows import write_rows
 
     rows = [{"test": test, **{m: int(test in names) for m, names in felled.items()}} for test in theorems()]
     write_rows(path, rows, provenance(command="python tests/mutations.py --theorems"))

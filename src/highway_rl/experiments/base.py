@@ -10,10 +10,8 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
-import csv
 import dataclasses
 import importlib
-import json
 import multiprocessing
 import os
 import pkgutil
@@ -21,14 +19,15 @@ import platform
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 from highway_rl import checks
 from highway_rl.records.provenance import provenance
+from highway_rl.records.rows import Row, Rows, as_text, read_texts, write_rows
+from highway_rl.records.rows import read_rows as read_rows  # for experiments, which import all they need from here
+from highway_rl.records.rows import select as select
 
 Scale = Literal["smoke", "quick", "paper"]
-Row = dict[str, Any]
-Rows = list[Row]
 
 HOLDS, PARTLY, FAILS, NOT_RUN = "holds", "partly", "does not hold", "not yet run"
 
@@ -86,8 +85,8 @@ def run(
     With several `workers` cells run in processes of their own, one thread each. `resume` keeps the rows of cells that
     the file has already, if the same code, scale and seed made them.
     """
-    if scale not in ("smoke", "quick", "paper"):
-        raise checks.unknown("scale", scale, ("smoke", "quick", "paper"))
+    if scale not in get_args(Scale):
+        raise checks.unknown("scale", scale, get_args(Scale))
     checks.whole("seed", seed, 0)
     workers = experiment.workers(scale) if workers is None else workers
     checks.whole("workers", workers, 1)
@@ -161,7 +160,7 @@ def stored_cells(
 ) -> tuple[dict[int, Rows], tuple[float, float]]:
     """Rows by the number of their cell and the seconds they took, where the same code, scale and seed made them."""
     with contextlib.suppress(ValueError):
-        rows, old = _read(path)
+        rows, old = read_texts(path)
         if all(old.get(name) == facts[name] for name in ("experiment", "scale", "seed", "code", "jax")):
             numbers = {_signature(cell, cell): i for i, cell in enumerate(cells)}
             kinds = {tuple(cell) for cell in cells}
@@ -176,61 +175,5 @@ def stored_cells(
 
 def _signature(row: Row, names: Iterable[str]) -> tuple[tuple[str, str], ...]:
     """The values by which the rows of a cell know it, as they stand in a file."""
-    values = {name: _text(row.get(name)) for name in names}
+    values = {name: as_text(row.get(name)) for name in names}
     return tuple(sorted((name, "" if value is None else str(value)) for name, value in values.items()))
-
-
-def write_rows(path: Path, rows: Rows, facts: dict[str, Any]) -> Path:
-    """A CSV whose first line is `# ` and the provenance as JSON; it takes the place of an older one in one move."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    columns = list(dict.fromkeys(name for row in rows for name in row))
-    new = path.with_name(f".{path.name}.{os.getpid()}")
-    with new.open("w", newline="", encoding="utf-8") as file:
-        file.write(f"# {json.dumps(facts)}\n")
-        writer = csv.DictWriter(file, columns, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows({k: _text(v) for k, v in row.items()} for row in rows)
-    new.replace(path)
-    return path
-
-
-def _text(value: Any) -> Any:
-    return f"{value:.12g}" if isinstance(value, float) else value
-
-
-def read_rows(path: Path) -> tuple[Rows, dict[str, Any]]:
-    """The rows of a stored run, numbers as numbers, and its provenance."""
-    rows, facts = _read(path)
-    return [{k: _number(v) for k, v in row.items()} for row in rows], facts
-
-
-def _read(path: Path) -> tuple[list[dict[str, str]], dict[str, Any]]:
-    try:
-        with path.open(encoding="utf-8", newline="") as file:
-            facts = json.loads(file.readline().removeprefix("# "))
-            rows = list(csv.DictReader(file))
-    except FileNotFoundError:
-        raise ValueError(f"{path} is not there: `highway-rl run {path.stem}` makes it") from None
-    except (json.JSONDecodeError, UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(f"{path} is not a stored run ({error}): `highway-rl run {path.stem}` makes it anew") from None
-    if not rows:
-        raise ValueError(f"{path} holds no rows: `highway-rl run {path.stem}` makes it anew")
-    return rows, facts
-
-
-def _number(text: str | None) -> Any:
-    if text is None or text == "":
-        return None
-    if text in ("True", "False"):
-        return text == "True"
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            pass
-    return text
-
-
-def select(rows: Rows, **where: Any) -> Rows:
-    """The rows that have all these values."""
-    return [row for row in rows if all(row.get(k) == v for k, v in where.items())]

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from highway_rl.experiments.base import NOT_RUN, Experiment, Verdict, experiments, read_rows
+from highway_rl.experiments.base import NOT_RUN, Experiment, Verdict, experiments
+from highway_rl.records.rows import read_rows
 
 STATEMENTS = {
     1: "Example MDP: 10 transitions, rewards -9 / 3 / 9 for red / orange / blue, discount 1, three policies alike",
@@ -39,7 +40,7 @@ def fitting(path: Path) -> Iterator[None]:
     except (LookupError, TypeError, ValueError) as error:
         raise ValueError(
             f"{path} lacks rows or columns of this version ({type(error).__name__}: {error}): "
-            f"`highway-rl run {path.stem}` makes it anew"
+            f"make it anew with `highway-rl run {path.stem}`"
         ) from error
 
 
