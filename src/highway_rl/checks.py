@@ -1,9 +1,12 @@
 """What is refused, in one grammar: what it is, a colon, what to give instead.
 
     learning_rate=-1: give a number > 0 and < inf          unknown algorithm 'dqm': did you mean 'dqn'?
+    R has shape (3,): give (5,) or (5, 2)                   P sums to 0.9, not 1: divide each row by its sum
 
 Every check takes the name a person typed and the value they gave, and returns the value in its own type or raises a
-`ValueError` with that sentence. Inside `jit` numbers are not known, and everything passes.
+`ValueError` with that sentence. A refusal no check fits is written by hand in the same grammar: what stands after the
+colon says what to type or do (`tests/structure/test_checks.py` reads them all). Inside `jit` numbers are not known, and
+everything passes.
 """
 
 from __future__ import annotations
@@ -18,7 +21,12 @@ import numpy as np
 
 def refusal(name: str, value: object, give: str) -> ValueError:
     """The error for a value that cannot be: what it is, what to give."""
-    return ValueError(f"{name}={value!r}: give {give}")
+    return ValueError(f"{name}={one_line(repr(value))}: give {give}")
+
+
+def wrong_shape(name: str, array: Any, give: str) -> ValueError:
+    """The error for an array of a shape that cannot be."""
+    return ValueError(f"{name} has shape {tuple(array.shape)}: give {give}")
 
 
 def unknown(what: str, name: str, choices: Iterable[str]) -> ValueError:
@@ -34,6 +42,11 @@ def one_line(error: object) -> str:
     return " ".join(str(error).split())
 
 
+def _real(value: object) -> bool:
+    """Whether this is one number; True and False are none."""
+    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+
+
 def whole(name: str, value: object, least: int, most: int | None = None) -> int:
     """A whole number from `least` to `most`."""
     good = isinstance(value, int | np.integer) and not isinstance(value, bool)
@@ -41,14 +54,20 @@ def whole(name: str, value: object, least: int, most: int | None = None) -> int:
         raise refusal(
             name, value, f"a whole number >= {least}" if most is None else f"a whole number from {least} to {most}"
         )
-    return int(value)  # type: ignore[call-overload, no-any-return]
+    return int(value)  # type: ignore[call-overload]
 
 
 def number(name: str, value: object, low: float = -1e30, high: float = 1e30) -> float:
     """A number from `low` to `high`."""
-    good = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-    if not good or not low <= value <= high:  # type: ignore[operator]
+    if not _real(value) or not low <= value <= high:  # type: ignore[operator]
         raise refusal(name, value, f"a number from {low:g} to {high:g}")
+    return float(value)  # type: ignore[arg-type]
+
+
+def between(name: str, value: object, low: float, high: float = np.inf) -> float:
+    """A number above `low` and below `high`."""
+    if not _real(value) or not low < value < high:  # type: ignore[operator]
+        raise refusal(name, value, f"a number > {low:g} and < {high:g}")
     return float(value)  # type: ignore[arg-type]
 
 
@@ -79,7 +98,17 @@ def options(what: str, given: Iterable[str], allowed: Iterable[str]) -> None:
     allowed = list(allowed)
     for option in given:
         if option not in allowed:
-            raise ValueError(f"{what} has no option {option!r}: it takes {', '.join(allowed) or 'none'}")
+            raise ValueError(
+                f"{what} has no option {option!r}: " + (f"choose from {', '.join(allowed)}" if allowed else "give none")
+            )
+
+
+def actions(value: Any, count: int) -> np.ndarray:
+    """One action or an array of them, each a whole number below `count`, as int32."""
+    array = np.asarray(value)
+    if array.dtype.kind not in "iu" or np.any((array < 0) | (array >= count)):
+        raise refusal("action", array.tolist(), f"a whole number from 0 to {count - 1}")
+    return array.astype(np.int32)
 
 
 def is_concrete(value: object) -> bool:
@@ -112,7 +141,7 @@ def shares(name: str, value: Any, entries: int) -> None:
     """Probabilities over the last axis, which has that many entries."""
     array = np.asarray(value)
     if array.ndim == 0 or array.shape[-1] != entries:
-        raise ValueError(f"{name} has shape {array.shape}: give {entries} entries")
+        raise wrong_shape(name, array, f"{entries} entries")
     bad = ~(np.all(array >= 0, axis=-1) & np.isclose(array.sum(-1), 1, atol=1e-6))
     if np.any(bad):
         raise refusal(name, array[bad][0].tolist(), "entries >= 0 that sum to one")

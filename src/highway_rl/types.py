@@ -12,6 +12,9 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
 T = TypeVar("T")
 
+NEVER = 2**31 - 1
+"""The number of an episode or a step that no run reaches, the largest int32: what stands where nothing happened."""
+
 AnyArray = Array | np.ndarray  # the mathematics of `core` runs on either, in the dtype it is given
 
 

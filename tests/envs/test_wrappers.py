@@ -103,19 +103,20 @@ def test_delay_pays_at_the_end_every_k_steps_or_at_random():
 def test_delay_refuses_what_it_cannot_do():
     env = counter([0], 1)
     for bad, message in (
-        ({"width": 0}, "width of at least 1"),
-        ({"width": 4, "feature": "sum"}, "the feature must be"),
-        ({"width": 4, "until": "later"}, "until must be"),
-        ({"width": 4, "until": 0}, "at least 1 step"),
-        ({"width": 4, "until": 1.5}, "until must be"),
-        ({"width": 2.5}, "width of at least 1"),
-        ({"width": 4, "until": range(0, 3)}, "range of delays"),
+        ({"width": 0}, "width=0: give a whole number >= 1"),
+        ({"width": 4, "feature": "sum"}, "feature='sum': give one of count, score"),
+        ({"width": 4, "until": "later"}, "until='later': give 'end', a number of steps or a range"),
+        ({"width": 4, "until": 0}, "until=0: give a whole number >= 1"),
+        ({"width": 4, "until": 1.5}, "until=1.5: give 'end'"),
+        ({"width": 2.5}, "width=2.5: give"),
+        ({"width": 4, "until": True}, "until=True: give 'end'"),
+        ({"width": 4, "until": range(0, 3)}, r"until=range\(0, 3\): give a range of 1 to 256"),
     ):
         with pytest.raises(ValueError, match=message):
             delay_reward(env, **bad)
-    with pytest.raises(ValueError, match="time limit"):
+    with pytest.raises(ValueError, match="steps=0: give"):
         time_limit(env, 0)
-    with pytest.raises(ValueError, match="sticky probability"):
+    with pytest.raises(ValueError, match=r"probability=-0.1: give a number from 0 to 1"):
         sticky_actions(env, -0.1)
 
 

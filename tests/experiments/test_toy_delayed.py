@@ -21,7 +21,7 @@ def made_up(method, task, values, cap=1000):
 def test_cells_cover_the_papers_delays_cheap_first():
     cells = toy_delayed.cells("paper", 0)
     solve = [c for c in cells if c["kind"] == "solve"]
-    assert {c["method"] for c in solve} == set(toy_delayed.METHODS)
+    assert {c["method"] for c in solve} == set(toy_delayed.LEARNERS)
     assert {c["delay"] for c in base.select(solve, task="choice")} >= {10, 50, 100, 500}
     assert {c["delay"] for c in base.select(solve, task="trace-back")} >= {6, 25, 50, 100}
     work = [toy_delayed.cost(c) for c in cells]

@@ -77,11 +77,11 @@ def test_minimal_actions_and_errors():
         bare.step(0)
     bare.reset(seed=0)
     for bad in (6, -1, 1.5):
-        with pytest.raises(ValueError, match="integer from 0 to 5"):
+        with pytest.raises(ValueError, match=r"action=.*: give a whole number from 0 to 5"):
             bare.step(bad)
-    with pytest.raises(ValueError, match="render_mode"):
+    with pytest.raises(ValueError, match="render_mode='human': give None or"):
         BoardGame("breakout", render_mode="human")
-    with pytest.raises(ValueError, match="at least one board"):
+    with pytest.raises(ValueError, match="num_envs=0: give"):
         BoardGames("breakout", 0)
 
 
@@ -103,7 +103,7 @@ def test_vector_games_keep_final_observations():
             ended += terminated.sum()
     assert ended > 0
     assert len(envs.render()) == 8
-    with pytest.raises(ValueError, match="8 actions"):
+    with pytest.raises(ValueError, match=r"actions has shape \(3,\): give \(8,\)"):
         envs.unwrapped.step(np.zeros(3, int))
 
 
@@ -129,7 +129,7 @@ def test_delay_reward_on_any_environment():
     assert sum(paid) == 50
     assert len(set(paid)) > 3
     for bad in ({"width": 0}, {"width": 2, "feature": "x"}, {"width": 2, "until": -1}, {"width": 2, "until": range(0)}):
-        with pytest.raises(ValueError, match=r"width|feature|until|range|delay"):
+        with pytest.raises(ValueError, match=r"(width|feature|until)=.*: give"):
             DelayReward(Scripted(rewards), **bad)
 
 
@@ -146,7 +146,7 @@ def test_tasks_refuse_what_is_not_there():
         env.step(0)
     env.reset(seed=0)
     for action in (9, -1, 1.7):
-        with pytest.raises(ValueError, match="an action must be an integer from 0 to 3"):
+        with pytest.raises(ValueError, match=r"action=.*: give a whole number from 0 to 3"):
             env.step(action)
     while not env.step(0)[2]:
         pass

@@ -54,7 +54,7 @@ def test_dense_files(tmp_path: Path) -> None:
     refused(file, "dense.npz", "discount is missing")
     np.savez(file, P=P)
     assert_same(load_mdp(file, reward=R, discount=0.9), mdp)
-    refused(file, "dense.npz", "expected P and R", discount=0.9)
+    refused(file, "dense.npz", "give P and R", discount=0.9)
 
 
 @pytest.mark.parametrize("kind", ["csr", "csc", "coo", "bsr", "dia"])
@@ -80,9 +80,9 @@ def test_scipy_files(tmp_path: Path, kind: str) -> None:
 
 
 def test_files_that_are_not_models(tmp_path: Path) -> None:
-    """Missing, empty, foreign, of the wrong suffix, with other keys: the file and what was expected are named."""
-    refused(tmp_path / "none.npz", "none.npz", "no such file")
-    refused(tmp_path, "expected a model file that ends in .npz")
+    """Missing, empty, foreign, of the wrong suffix, with other keys: the file and what to give are named."""
+    refused(tmp_path / "none.npz", "none.npz is not there: give")
+    refused(tmp_path, "give a model file that ends in .npz")
     refused([], "path is empty")
     (tmp_path / "empty.npz").touch()
     refused(tmp_path / "empty.npz", "empty.npz", "damaged or of another kind")
@@ -91,7 +91,7 @@ def test_files_that_are_not_models(tmp_path: Path) -> None:
     (tmp_path / "model.txt").touch()
     refused(tmp_path / "model.txt", "model.txt", ".npz")
     np.savez(tmp_path / "keys.npz", A=np.zeros(2), B=np.zeros(2))
-    refused(tmp_path / "keys.npz", "keys.npz", "expected P and R", "found A, B")
+    refused(tmp_path / "keys.npz", "keys.npz", "found A, B: give P and R")
     np.savez(tmp_path / "nothing.npz")
     refused(tmp_path / "nothing.npz", "found nothing")
     with open(tmp_path / "single.npz", "wb") as file:
@@ -100,7 +100,13 @@ def test_files_that_are_not_models(tmp_path: Path) -> None:
     np.savez(tmp_path / "bad.npz", P=np.full((2, 1, 2), 0.4), R=np.zeros((2, 1)), discount=0.9)
     refused(tmp_path / "bad.npz", "bad.npz", "P at state 0, action 0 sums to 0.8")
     np.savez(tmp_path / "format.npz", format="xyz", shape=[2, 2], data=[1.0])
-    refused(tmp_path / "format.npz", "format.npz", "'xyz' is unknown", reward=[0, 0], discount=0.9)
+    refused(
+        tmp_path / "format.npz",
+        "format.npz",
+        "unknown sparse format 'xyz': choose from csr",
+        reward=[0, 0],
+        discount=0.9,
+    )
     np.savez(tmp_path / "csr.npz", format="csr", shape=[2, 2], data=[1.0, 1.0], indices=[0, 9], indptr=[0, 1, 2])
     refused(tmp_path / "csr.npz", "csr.npz", reward=[0, 0], discount=0.9)
 
@@ -110,11 +116,11 @@ def test_reward_files_that_are_none(tmp_path: Path) -> None:
     np.savez(file, P=np.ones((1, 1, 1)), discount=0.9)
     for name, content in (("words.csv", "a,b"), ("empty.csv", ""), ("ragged.csv", "1,2\n3"), ("broken.npy", "x")):
         (tmp_path / name).write_text(content)
-        refused(file, name, "expected", reward=tmp_path / name)
+        refused(file, name, ": give", reward=tmp_path / name)
     refused(file, "reward.json", ".npy, .npz or .csv", reward=tmp_path / "reward.json")
-    refused(file, "gone.csv", "no such file", reward=tmp_path / "gone.csv")
+    refused(file, "gone.csv is not there: give", reward=tmp_path / "gone.csv")
     np.savez(tmp_path / "two.npz", x=np.zeros(1), y=np.zeros(1))
-    refused(file, "two.npz", "expected one array, or R", reward=tmp_path / "two.npz")
+    refused(file, "two.npz", "give one array, or R", reward=tmp_path / "two.npz")
 
 
 class Trap:

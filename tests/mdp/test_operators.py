@@ -304,13 +304,13 @@ def test_what_an_operator_refuses():
         with pytest.raises(ValueError, match=says):
             operator(rule, mdp, policies)
     for prior, says in (
-        ([1.0], r"shape \(1,\): it needs 2"),
-        ([1.5, -0.5], "must be >= 0"),
+        ([1.0], r"shape \(1,\): give 2 entries"),
+        ([1.5, -0.5], "give entries >= 0"),
         ([0.5, 0.6], "sum to one"),
     ):
         with pytest.raises(ValueError, match=f"policy_prior.*{says}"):
             operator(rule, mdp, good, policy_prior=prior)
-    with pytest.raises(ValueError, match=r"q has shape \(4, 3\): it must be .*\(4, 2\)"):
+    with pytest.raises(ValueError, match=r"q has shape \(4, 3\): give .*\(4, 2\)"):
         operator(rule, mdp, good)(np.zeros((4, 3)))
 
 

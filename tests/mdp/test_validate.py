@@ -121,8 +121,8 @@ def test_transition_shapes_and_dtypes() -> None:
     refused(lambda: MDP.from_dense(P + 0j, R, 0.9), "P has dtype complex128")
     refused(lambda: MDP.from_dense([[[0.5, 0.5]], [[1.0]]], R, 0.9), "P is not a rectangular array")
     eye = sp.eye_array(2)
-    refused(lambda: MDP.from_scipy([], R, 0.9), "P must be", "non-empty list")
-    refused(lambda: MDP.from_scipy(None, R, 0.9), "P must be")
+    refused(lambda: MDP.from_scipy([], R, 0.9), "P is empty: give a sparse matrix, or a list")
+    refused(lambda: MDP.from_scipy(None, R, 0.9), "P is a NoneType: give")
     refused(lambda: MDP.from_scipy([eye, "x"], R, 0.9), "P[1] is a str")
     refused(lambda: MDP.from_scipy([eye, sp.eye_array(3)], R, 0.9), "P[1] has shape (3, 3)", "P[0]")
     refused(lambda: MDP.from_scipy([eye, sp.coo_array((2, 3))], R, 0.9), "P[1] has shape (2, 3)")
@@ -160,17 +160,17 @@ def test_environments_without_a_good_table() -> None:
         ({}, "no transition table"),
         ({0: {}}, "no transition table"),
         ({1: {0: [good]}}, "no transition table"),
-        ({0: {0: [good]}, 2: {0: [good]}}, "not state 1"),
-        ({0: {0: [good]}, 1: {1: [good]}}, "not state 1"),
+        ({0: {0: [good]}, 2: {0: [good]}}, "lacks state 1"),
+        ({0: {0: [good]}, 1: {1: [good]}}, "lacks state 1"),
         ({0: {0: []}}, "no outcome"),
         ({0: {0: [good], 1: []}}, "P at state 0, action 1 sums to 0"),
         (
             {0: {0: [(1.0, 5, 0.0, False)]}},
-            "state 0, action 0 must list (probability, next state, reward, terminated): next state 5",
+            "state 0, action 0: give (probability, next state, reward, terminated), the next state from 0 to 0",
         ),
-        ({0: {0: [(1.0, -1, 0.0, False)]}}, "next state -1"),
-        ({0: {0: [(1.0, 0.5, 0.0, False)]}}, "next state 0.5"),
-        ({0: {0: [(1.0, 0, 0.0)]}}, "must list (probability, next state, reward, terminated)"),
+        ({0: {0: [(1.0, -1, 0.0, False)]}}, "outcome (1.0, -1, 0.0, False)"),
+        ({0: {0: [(1.0, 0.5, 0.0, False)]}}, "outcome (1.0, 0.5, 0.0, False)"),
+        ({0: {0: [(1.0, 0, 0.0)]}}, "give (probability, next state, reward, terminated)"),
         ({0: {0: [("x", 0, 0.0, False)]}}, "state 0, action 0"),
         ({0: {0: [(1.0, 0, None, False)]}}, "state 0, action 0"),
     ):

@@ -200,13 +200,13 @@ def test_refusals() -> None:
     for options, says in (
         ({"num_policies": 0}, "num_policies=0"),
         ({"policy_interval": 0}, "policy_interval=0"),
-        ({"policies": [good[:4]]}, "a policy is 9 whole numbers"),
-        ({"policies": [good + 0.5]}, "a policy is 9 whole numbers"),
-        ({"policies": [good, good + 4]}, "policy takes action 4 in state 0"),
+        ({"policies": [good[:4]]}, r"policy has shape \(4,\) and dtype int64: give 9 whole numbers"),
+        ({"policies": [good + 0.5]}, "dtype float64: give 9 whole numbers"),
+        ({"policies": [good, good + 4]}, "policy takes action 4 in state 0: give 0 to 3"),
         ({"policies": [good - 1]}, "policy takes action -1 in state 0"),
-        ({"policy_prior": lambda n: np.ones(n + 1)}, "policy_prior of 1 policies"),
-        ({"policy_prior": lambda n: -np.ones(n)}, "policy_prior of 1 policies"),
-        ({"backup": Backup((3,), gate_depth=None)}, "gate_depth=None"),
+        ({"policy_prior": lambda n: np.ones(n + 1)}, r"policy_prior has shape \(2,\): give 1 entries"),
+        ({"policy_prior": lambda n: -np.ones(n)}, r"policy_prior=\[-1.0\]: give entries >= 0"),
+        ({"backup": Backup((3,), gate_depth=None)}, "gate_depth=None: give 1"),
         ({"backup": highway((1, TO_END))}, "finite depths"),
     ):
         with pytest.raises(ValueError, match=says) as caught:

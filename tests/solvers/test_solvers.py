@@ -336,9 +336,11 @@ def test_history_progress_and_options() -> None:
         == solve(mdp, "vi", max_iters=7, tol=1e-9).num_queries
     )
     for options, says in (
-        ({"tol": 0.0}, "tol=0.0"),
+        ({"tol": 0.0}, "tol=0.0: give a number > 0"),
+        ({"tol": True}, "tol=True: give a number > 0"),
+        ({"tol": np.inf}, "tol=inf: give a number > 0"),
         ({"tol": np.nan}, "tol=nan"),
-        ({"until": "never"}, "until='never'"),
+        ({"until": "never"}, "until='never': give one of bound, change"),
         ({"max_iters": 0}, "max_iters=0"),
         ({"value": [np.nan] * mdp.num_states}, "value at state 0 is nan"),
         ({"value": [0.0]}, "value has shape"),

@@ -14,8 +14,8 @@ from highway_rl.core.targets import TargetRule
 from highway_rl.envs import make_task
 from highway_rl.tabular import agent as tabular
 from highway_rl.tabular import draws, replay
-from highway_rl.tabular.loop import NEVER, trainer
-from highway_rl.types import DiscreteEnv, Env, Spec, Step
+from highway_rl.tabular.loop import trainer
+from highway_rl.types import NEVER, DiscreteEnv, Env, Spec, Step
 
 STATE = jax.ShapeDtypeStruct((), np.int32)
 
@@ -59,10 +59,10 @@ BY_ACTION = probe(3, lambda time, action, last: jnp.where(last, 1.0 + action.ast
 """The last action pays 1 or 2, nothing else matters: with discount ½ the greedy value of step t is 2·½^(2−t)."""
 
 
-@pytest.mark.parametrize("method", [m for m in tabular.METHODS if m != "highway-q-learning"])
+@pytest.mark.parametrize("method", [m for m in tabular.AGENTS if m != "highway-q-learning"])
 def test_probe_with_known_values(method):
     """Every method learns that the last action 1 pays 2; the greedy ones also the values before it."""
-    q = np.asarray(learned(BY_ACTION, tabular.make_agent(method, 3, discount=0.5), 800).kept.q)
+    q = np.asarray(learned(BY_ACTION, tabular.tabular_agent(method, 3, discount=0.5), 800).kept.q)
     np.testing.assert_allclose(q[:, 2], np.array([[1.0, 2.0]] * 4), atol=2e-3)
     if method in ("q-learning", "watkins-q-lambda", "retrace"):
         np.testing.assert_allclose(q[:, :2].max(-1), np.array([[0.5, 1.0]] * 4), atol=2e-3)
@@ -255,15 +255,15 @@ def test_solved_rules():
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: tabular.make_agent("magic", 5), "unknown method 'magic': choose from highway-q-learning"),
+        (lambda: tabular.tabular_agent("magic", 5), "unknown method 'magic': choose from highway-q-learning"),
         (lambda: tabular.q_learning(epsilon=1.5), "epsilon=1.5"),
         (lambda: tabular.monte_carlo(learning_rate=-1), "learning_rate=-1"),
-        (lambda: tabular.highway_q_learning(5, policies=0), "policies is 0; allowed"),
-        (lambda: tabular.highway_q_learning(5, capacity=100), "capacity is 100; allowed: a multiple of 32"),
+        (lambda: tabular.highway_q_learning(5, policies=0), "policies=0: give"),
+        (lambda: tabular.highway_q_learning(5, capacity=100), "capacity=100: give a multiple of 32"),
         (lambda: tabular.TabularAgent(rules.retrace(), replay=replay.Replay()), "rule has a trace"),
         (
             lambda: trainer(BY_ACTION, tabular.learner(BY_ACTION, tabular.q_learning()), max_episodes=0),
-            "max_episodes is 0",
+            "max_episodes=0: give a whole number >= 1",
         ),
     ],
 )
@@ -275,7 +275,7 @@ def test_bad_settings_are_refused(make, words):
 
 def test_continuous_observations_are_refused():
     sky = Env(Spec("sky", jax.ShapeDtypeStruct((3,), np.float32), 2), lambda key: None, lambda s, a, k: None)
-    with pytest.raises(ValueError, match=r"'sky' has observation float32.*allowed: .*trace-back"):
+    with pytest.raises(ValueError, match=r"'sky' has observation float32 .*: give .*trace-back"):
         tabular.learner(sky, tabular.q_learning())
 
 

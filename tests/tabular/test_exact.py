@@ -51,12 +51,12 @@ COVERED = ("q-learning", "n-step-sarsa", "tree-backup")  # by n-step Q-learning,
     "method",
     [
         pytest.param(m, marks=pytest.mark.full) if m in COVERED else m
-        for m in tabular.METHODS
+        for m in tabular.AGENTS
         if m != "highway-q-learning"
     ],
 )
 def test_targets_of_an_episode_are_the_exact_operator(method):
-    agent = tabular.make_agent(method, LAYERS, learning_rate=1.0, discount=DISCOUNT)
+    agent = tabular.tabular_agent(method, LAYERS, learning_rate=1.0, discount=DISCOUNT)
     learn = jax.jit(lambda q, episode: tabular.learn_episode(agent, q, episode))
     for seed in range(3):
         mdp, policies, q = world(seed)

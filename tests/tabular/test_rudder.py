@@ -8,7 +8,8 @@ import pytest
 from highway_rl.envs import make_task
 from highway_rl.tabular import agent as tabular
 from highway_rl.tabular import rudder
-from highway_rl.tabular.loop import NEVER, trainer
+from highway_rl.tabular.loop import trainer
+from highway_rl.types import NEVER
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -76,12 +77,12 @@ def test_seeds_differ_and_repeat(solved):
 
 @pytest.mark.parametrize("name", ["units", "batch", "wait", "interval", "updates", "capacity"])
 def test_bad_settings_are_refused(name):
-    with pytest.raises(ValueError, match=f"{name} is 0; allowed"):
+    with pytest.raises(ValueError, match=f"{name}=0: give"):
         rudder.rudder(**{name: 0})
 
 
 def test_agents_with_a_replay_are_refused():
-    with pytest.raises(ValueError, match="agent has a replay"):
+    with pytest.raises(ValueError, match="agent has a replay: give"):
         rudder.Rudder(tabular.highway_q_learning(5))
 
 

@@ -67,22 +67,23 @@ def learn(command: Learn) -> dict[str, Any]:
 
     from highway_rl.tabular import agent as tabular
     from highway_rl.tabular import rudder
-    from highway_rl.tabular.loop import NEVER, trainer
+    from highway_rl.tabular.loop import trainer
+    from highway_rl.types import NEVER
 
     checks.whole("seeds", command.seeds, 1)
     checks.whole("episodes", command.episodes, 1)
     if not 0 <= command.seed < 2**63:
         raise ValueError(f"seed={command.seed}: give a whole number from 0 to 2**63 - 1")
     env = environment(command.task, command.set)
-    tabular.check_env(env)
+    tabular.check_task(env)
     late = {"rudder": rudder.rudder, "rudder-q-lambda": rudder.rudder_q_lambda}
     if command.method in late:
         learner = rudder.learner(env, late[command.method](epsilon=command.epsilon))
-    elif command.method in tabular.METHODS:
-        agent = tabular.make_agent(command.method, env.horizon, epsilon=command.epsilon)
+    elif command.method in tabular.AGENTS:
+        agent = tabular.tabular_agent(command.method, env.horizon, epsilon=command.epsilon)
         learner = tabular.learner(env, agent)
     else:
-        raise checks.unknown("method", command.method, [*tabular.METHODS, *late])
+        raise checks.unknown("method", command.method, [*tabular.AGENTS, *late])
     keys = jax.random.split(jax.random.key(command.seed), command.seeds)
     program = trainer(env, learner, max_episodes=command.episodes, until="greedy", keep=lambda memory: ())
     with jax.enable_x64(command.method not in late):

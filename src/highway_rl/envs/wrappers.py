@@ -12,11 +12,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
+from highway_rl import checks
 from highway_rl.envs import keys
 from highway_rl.types import Env, Step, record
 
 INNER, OWN = 0, 1
-NEVER = 0
+NO_PAYMENT_DUE = 0
 
 
 @record
@@ -63,8 +64,7 @@ class DelayedObservation:
 
 def sticky_actions(env: Env, probability: float) -> Env:
     """With this probability a step repeats the action executed before it; before the first step that is action 0."""
-    if not 0.0 <= probability <= 1.0:
-        raise ValueError(f"the sticky probability must lie in [0, 1], got {probability}")
+    probability = checks.number("probability", probability, 0, 1)
 
     def reset(key: PRNGKeyArray) -> tuple[StickyState, PyTree]:
         inner, obs = env.reset(key)
@@ -81,8 +81,7 @@ def sticky_actions(env: Env, probability: float) -> Env:
 
 def time_limit(env: Env, steps: int) -> Env:
     """Cuts an episode after so many steps: truncated, not terminated, unless it also terminates there."""
-    if steps < 1:
-        raise ValueError(f"a time limit must be at least 1 step, got {steps}")
+    steps = checks.whole("steps", steps, 1)
 
     def reset(key: PRNGKeyArray) -> tuple[TimedState, PyTree]:
         inner, obs = env.reset(key)
@@ -131,18 +130,15 @@ def auto_reset(env: Env) -> Env:
 
 def check_delay(until: Any, feature: Any, width: Any) -> None:
     """Raises an error that names the first argument of a delay that cannot be."""
-    if not isinstance(width, int) or width < 1:
-        raise ValueError(f"the feature needs a width of at least 1, got {width}")
-    if feature not in ("count", "score"):
-        raise ValueError(f"the feature must be 'count' or 'score', got {feature!r}")
+    checks.whole("width", width, 1)
+    checks.choice("feature", feature, ("count", "score"))
     if isinstance(until, range):
         if not 1 <= len(until) <= 256 or min(until) < 1:
-            raise ValueError(f"a range of delays needs 1 to 256 entries, all at least 1, got {until}")
-    elif isinstance(until, int):
-        if until < 1:
-            raise ValueError(f"a delay must be at least 1 step, got {until}")
+            raise checks.refusal("until", until, "a range of 1 to 256 numbers of steps, all >= 1")
+    elif isinstance(until, int) and not isinstance(until, bool):
+        checks.whole("until", until, 1)
     elif not (isinstance(until, str) and until == "end"):
-        raise ValueError(f"until must be 'end', a number of steps or a range of them, got {until!r}")
+        raise checks.refusal("until", until, "'end', a number of steps or a range of them")
 
 
 def delay_reward(
@@ -168,7 +164,7 @@ def delay_reward(
     def next_due(key: PRNGKeyArray) -> Array:
         if isinstance(until, range):
             return until.start + until.step * keys.below(keys.words(key)[0], len(until))
-        return jnp.asarray(NEVER if until == "end" else until, jnp.int32)
+        return jnp.asarray(NO_PAYMENT_DUE if until == "end" else until, jnp.int32)
 
     def observed(state: DelayedState, obs: PyTree) -> DelayedObservation:
         value = state.count if feature == "count" else state.owed.astype(jnp.int32)

@@ -29,8 +29,8 @@ from highway_rl.experiments.base import FAILS, HOLDS, PARTLY, Experiment, Row, R
 from highway_rl.experiments.toy_delayed_plot import PUBLISHED, plot
 from highway_rl.tabular import agent as tabular
 from highway_rl.tabular import rudder
-from highway_rl.tabular.loop import COMPILER, NEVER, Learner, trainer, training
-from highway_rl.types import DiscreteEnv
+from highway_rl.tabular.loop import COMPILER, Learner, trainer, training
+from highway_rl.types import NEVER, DiscreteEnv
 
 LEARNING_RATE = {"trace-back": 0.08, "choice": 0.1}
 """Of every table but Highway's, whose updates replace. Not published; with 0.08 Q(λ) on Trace Back lands near RUDDER's
@@ -38,7 +38,7 @@ curve, and Choice is calibrated with 0.1."""
 AVERAGE_RATE = {"trace-back": 0.01, "choice": 0.001}
 """Of RUDDER's moving average; not published. 0.001 alone costs about 2,170 episodes, so only Choice can have it."""
 
-METHODS: dict[str, Callable[[DiscreteEnv, float], Learner]] = {
+LEARNERS: dict[str, Callable[[DiscreteEnv, float], Learner]] = {
     "Highway Q-learning": lambda env, rate: tabular.learner(env, tabular.highway_q_learning(env.horizon)),
     "Monte Carlo": lambda env, rate: tabular.learner(env, tabular.monte_carlo(learning_rate=rate)),
     "RUDDER": lambda env, rate: rudder.learner(env, rudder.rudder(learning_rate=rate)),
@@ -81,7 +81,7 @@ def cells(scale: Scale, seed: int) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     for task, delays in DELAYS[scale].items():
         for delay in delays:
-            for method in list(METHODS)[: None if scale != "smoke" else 3 if task == "trace-back" else 2]:
+            for method in list(LEARNERS)[: None if scale != "smoke" else 3 if task == "trace-back" else 2]:
                 if delay > 25 and task == "trace-back" and method in ("Q(λ)", "SARSA(λ)"):
                     continue
                 cap = min(STEPS[scale] // delay, CAPS.get(method, NEVER))
@@ -130,7 +130,7 @@ def run(kind: str, base_seed: int, first: int, seeds: int, **cell: Any) -> Itera
 @functools.lru_cache(maxsize=8)
 def _solver(task: str, delay: int, method: str, cap: int) -> Any:
     env = make_task(task, delay=delay)
-    learner = METHODS[method](env, LEARNING_RATE[task])
+    learner = LEARNERS[method](env, LEARNING_RATE[task])
     return trainer(env, learner, max_episodes=cap, average_rate=AVERAGE_RATE[task], keep=lambda memory: ())
 
 
@@ -221,7 +221,7 @@ def _within(rows: Rows) -> Verdict:
         mine = summary(rows, task, "Highway Q-learning", "greedy")
         median = _column(mine, "median")
         growth = slope(median)
-        rivals = {m: summary(rows, task, m, "greedy") for m in METHODS if m != "Highway Q-learning"}
+        rivals = {m: summary(rows, task, m, "greedy") for m in LEARNERS if m != "Highway Q-learning"}
         parts = {
             f"{task} within {limit} by the mean": all(x["mean"] <= limit and not x["capped"] for x in mine.values()),
             f"{task} at any delay": len(mine) > 1
@@ -241,7 +241,7 @@ def _within(rows: Rows) -> Verdict:
             + ", ".join(f"{method} {_range(theirs, 'median')}" for method, theirs in rivals.items() if theirs)
         )
         shown = []
-        for method in METHODS:
+        for method in LEARNERS:
             if found := summary(rows, task, method, "average"):
                 told = PUBLISHED.get((task, method), {}).values()
                 published = f" where {min(told):,}–{max(told):,} is published" if told else ""
@@ -264,7 +264,7 @@ EXPERIMENT = Experiment(
     summary="episodes until Trace Back and Choice are solved, by method and delay; what the maximum costs under noise",
     cells=cells,
     run=run,
-    plot=lambda rows, out: plot(rows, out, summary, list(METHODS), ALPHAS),
+    plot=lambda rows, out: plot(rows, out, summary, list(LEARNERS), ALPHAS),
     claims={10: _within},
     cost=cost,
     workers=lambda scale: 1 if scale == "smoke" else cores(),

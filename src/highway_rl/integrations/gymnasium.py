@@ -16,11 +16,11 @@ import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary
 from gymnasium.vector.utils import batch_space
 
+from highway_rl import checks
 from highway_rl.envs import minatar
 from highway_rl.envs.minatar.render import rgb
 from highway_rl.envs.wrappers import auto_reset, carry_over, check_delay
 from highway_rl.integrations import gymnasium_tasks as gym_discrete
-from highway_rl.integrations.gymnasium_tasks import checked_actions
 from highway_rl.types import Env
 
 
@@ -36,7 +36,7 @@ class BoardGame(gymnasium.Env):
 
     def __init__(self, game: str, render_mode: str | None = None, scale: int = 24, **options: Any) -> None:
         if render_mode not in (None, "rgb_array"):
-            raise ValueError(f"render_mode must be None or 'rgb_array', got {render_mode!r}")
+            raise checks.refusal("render_mode", render_mode, "None or 'rgb_array'")
         self.render_mode, self.scale = render_mode, scale
         self.env = minatar.make(game, **options)
         self.observation_space, self.action_space = _spaces(self.env)
@@ -59,7 +59,7 @@ class BoardGame(gymnasium.Env):
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict]:
         if self._ended:
             raise RuntimeError("the episode has ended or not begun: call reset before step")
-        out = self._step(self._state, checked_actions(action, self.env.spec.num_actions), self._key())
+        out = self._step(self._state, checks.actions(action, self.env.spec.num_actions), self._key())
         self._state, self._board = out.state, np.asarray(out.obs)
         self._ended = bool(out.terminated)
         return self._board, float(out.reward), self._ended, False, {}
@@ -86,8 +86,7 @@ class BoardGames(gymnasium.vector.VectorEnv):
     def __init__(
         self, game: str, num_envs: int = 1, render_mode: str | None = None, scale: int = 24, **options: Any
     ) -> None:
-        if num_envs < 1:
-            raise ValueError(f"there must be at least one board, got {num_envs}")
+        num_envs = checks.whole("num_envs", num_envs, 1)
         self.num_envs, self.render_mode, self.scale = num_envs, render_mode, scale
         self.env = auto_reset(minatar.make(game, **options))
         self.single_observation_space, self.single_action_space = _spaces(self.env)
@@ -113,10 +112,10 @@ class BoardGames(gymnasium.vector.VectorEnv):
 
     def step(self, actions: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict]:
         if self._state is None:
-            raise RuntimeError("call reset before step")
-        checked = checked_actions(actions, self.env.spec.num_actions)
+            raise RuntimeError("no episode has begun: call reset before step")
+        checked = checks.actions(actions, self.env.spec.num_actions)
         if checked.shape != (self.num_envs,):
-            raise ValueError(f"{self.num_envs} boards need {self.num_envs} actions, got shape {checked.shape}")
+            raise checks.wrong_shape("actions", checked, f"({self.num_envs},), one for each board")
         out = self._step(self._state, jnp.asarray(checked), self._key())
         self._state = out.state
         terminated, truncated = np.asarray(out.terminated), np.asarray(out.truncated)

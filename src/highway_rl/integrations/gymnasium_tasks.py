@@ -11,17 +11,10 @@ import gymnasium
 import jax
 import numpy as np
 
+from highway_rl import checks
 from highway_rl.envs.registry import TASKS, make_task
 
 IDS = {name: "".join(part.capitalize() for part in name.split("-")) for name in TASKS}
-
-
-def checked_actions(action: Any, count: int) -> np.ndarray:
-    """The actions as integers, or an error that names the one that does not exist."""
-    actions = np.asarray(action)
-    if not np.issubdtype(actions.dtype, np.integer) or np.any((actions < 0) | (actions >= count)):
-        raise ValueError(f"an action must be an integer from 0 to {count - 1}, got {action}")
-    return actions.astype(np.int32)
 
 
 class GymDiscrete(gymnasium.Env[np.int64, np.int64]):
@@ -31,7 +24,7 @@ class GymDiscrete(gymnasium.Env[np.int64, np.int64]):
 
     def __init__(self, task: str, render_mode: None = None, **options: Any) -> None:
         if render_mode is not None:
-            raise ValueError(f"render_mode must be None, got {render_mode!r}: there is nothing to draw")
+            raise checks.refusal("render_mode", render_mode, "None, there is nothing to draw")
         self.env = make_task(task, **options)
         self.observation_space = gymnasium.spaces.Discrete(self.env.num_states)
         self.action_space = gymnasium.spaces.Discrete(self.env.spec.num_actions)
@@ -49,7 +42,7 @@ class GymDiscrete(gymnasium.Env[np.int64, np.int64]):
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         if self._ended:
             raise RuntimeError("the episode has ended or not begun: call reset before step")
-        new = self._step(self._state, checked_actions(action, self.env.spec.num_actions), self._next_key())
+        new = self._step(self._state, checks.actions(action, self.env.spec.num_actions), self._next_key())
         self._state, self._ended = new.state, bool(new.terminated | new.truncated)
         return np.int64(new.obs), float(new.reward), bool(new.terminated), bool(new.truncated), {}
 

@@ -43,7 +43,7 @@ def save_mdp(path: PathLike, mdp: MDP | SparseMDP) -> None:
     """Write any model to one `.npz`, to be read back by `load_mdp`."""
     file = Path(path)
     if file.suffix != ".npz":
-        raise ValueError(f"{file}: models are written to files that end in .npz")
+        raise ValueError(f"{file}: give a file name that ends in .npz")
     model = mdp.sparse()
     P = model.transition
     try:
@@ -51,7 +51,7 @@ def save_mdp(path: PathLike, mdp: MDP | SparseMDP) -> None:
             file, reward=model.reward, discount=model.discount, data=P.data, indices=P.indices, indptr=P.indptr
         )
     except OSError as error:
-        raise ValueError(f"{file}: cannot be written ({checks.one_line(error)})") from None
+        raise ValueError(f"{file} cannot be written ({checks.one_line(error)}): give another path") from None
 
 
 def load_mdp(path: PathLike | Sequence[PathLike], reward: Any = None, discount: Any = None) -> MDP | SparseMDP:
@@ -96,33 +96,37 @@ def _given(name: str, value: Any, stored: Any, what: str) -> Any:
 def _arrays(file: Path) -> dict[str, np.ndarray]:
     """All arrays of an `.npz` file."""
     if file.suffix != ".npz":
-        raise ValueError(f"{file}: expected a model file that ends in .npz")
+        raise ValueError(f"{file}: give a model file that ends in .npz")
     loaded = _load(file)
     if isinstance(loaded, np.ndarray):
-        raise ValueError(f"{file}: expected an .npz archive with {LAYOUTS}, found a single array")
+        raise ValueError(f"{file} holds a single array: give an .npz archive with {LAYOUTS}")
     return loaded
+
+
+def _missing(file: Path) -> ValueError:
+    return ValueError(f"{file} is {'not a file' if file.exists() else 'not there'}: give the path of a file")
 
 
 def _load(file: Path) -> Any:
     if not file.is_file():
-        raise ValueError(f"{file}: no such file" if not file.exists() else f"{file}: not a file")
+        raise _missing(file)
     try:
         with open(file, "rb") as stream:
             if not stream.read(6).startswith((b"PK", b"\x93NUMPY")):
-                raise ValueError("neither an archive nor an array")
+                raise zipfile.BadZipFile("neither an archive nor an array")
             stream.seek(0)
             loaded = np.load(stream, allow_pickle=False)
             return loaded if isinstance(loaded, np.ndarray) else {name: loaded[name] for name in loaded.files}
     except DAMAGED as error:
         raise ValueError(
-            f"{file}: expected plain NumPy arrays, but it is damaged or of another kind ({checks.one_line(error)})"
+            f"{file} is damaged or of another kind ({checks.one_line(error)}): give plain NumPy arrays"
         ) from None
 
 
 def _sparse(arrays: dict[str, np.ndarray]) -> Any:
     """A matrix that `scipy.sparse.save_npz` wrote."""
     if not {"format", "shape", "data"} <= arrays.keys():
-        raise ValueError(f"expected {LAYOUTS}; found {', '.join(arrays) or 'nothing'}")
+        raise ValueError(f"found {', '.join(arrays) or 'nothing'}: give {LAYOUTS}")
     kind = arrays["format"].item()
     kind = kind.decode("ascii", "replace") if isinstance(kind, bytes) else str(kind)
     shape = tuple(int(n) for n in arrays["shape"].ravel())
@@ -133,32 +137,32 @@ def _sparse(arrays: dict[str, np.ndarray]) -> Any:
         return sp.coo_array((arrays["data"], tuple(coordinates)), shape=shape)
     if kind == "dia":
         return sp.dia_array((arrays["data"], arrays["offsets"]), shape=shape)
-    raise ValueError(f"sparse format {kind!r} is unknown: expected csr, csc, bsr, coo or dia")
+    raise checks.unknown("sparse format", kind, ("csr", "csc", "bsr", "coo", "dia"))
 
 
 def _compressed(kind: str, data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, shape: tuple[int, ...]) -> Any:
     for name, array in (("indices", indices), ("indptr", indptr)):
         if array.dtype.kind not in "iu" or array.ndim != 1:
-            raise ValueError(f"{name} has dtype {array.dtype} and shape {array.shape}: expected a row of whole numbers")
+            raise ValueError(f"{name} has dtype {array.dtype} and shape {array.shape}: give a row of whole numbers")
     build = {"csr": sp.csr_array, "csc": sp.csc_array, "bsr": sp.bsr_array}[kind]
     return build((data, indices, indptr), shape=shape)
 
 
 def _reward(file: Path) -> Any:
     if file.suffix not in (".npy", ".npz", ".csv"):
-        raise ValueError(f"{file}: expected a reward file that ends in .npy, .npz or .csv")
+        raise ValueError(f"{file}: give a reward file that ends in .npy, .npz or .csv")
     if file.suffix == ".csv":
         if not file.is_file():
-            raise ValueError(f"{file}: no such file")
+            raise _missing(file)
         try:
             rows = [line.split(",") for line in file.read_text("utf-8").splitlines() if line.strip()]
             table = np.array([[float(x) for x in row] for row in rows])
         except (OSError, ValueError) as error:
             raise ValueError(
-                f"{file}: expected rows of numbers with commas between ({checks.one_line(error)})"
+                f"{file} is no table of numbers ({checks.one_line(error)}): give rows with commas between"
             ) from None
         if table.size == 0:
-            raise ValueError(f"{file}: expected rows of numbers, found none")
+            raise ValueError(f"{file} is empty: give rows of numbers")
         return table[:, 0] if table.shape[1] == 1 else table
     loaded = _load(file)
     if isinstance(loaded, np.ndarray):
@@ -171,4 +175,6 @@ def _reward(file: Path) -> Any:
     try:
         return _sparse(loaded)
     except (ValueError, TypeError, KeyError) as error:
-        raise ValueError(f"{file}: expected one array, or R, or reward ({checks.one_line(error)})") from None
+        raise ValueError(
+            f"{file} holds no reward ({checks.one_line(error)}): give one array, or R, or reward"
+        ) from None

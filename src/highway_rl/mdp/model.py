@@ -18,6 +18,7 @@ import scipy.sparse as sp
 from jaxtyping import Float, Int
 from scipy.sparse.csgraph import dijkstra
 
+from highway_rl import checks
 from highway_rl.mdp import validate
 from highway_rl.types import AnyArray, record
 
@@ -70,7 +71,7 @@ class MDP:
         P = validate.numbers("P", P, 3)
         S, A, last = P.shape
         if last != S:
-            raise ValueError(f"P has shape {P.shape}: it must be [states, actions, states]")
+            raise checks.wrong_shape("P", P, "[states, actions, states]")
         if check:
             validate.not_nan("P", P)
         R = validate.rewards(R, S, A, P)
@@ -174,7 +175,7 @@ def _state_major(name: str, value: Any) -> sp.csr_array:
     if sp.issparse(value):
         rows = validate.sparse_matrix(name, value)
         if rows.shape[0] % rows.shape[1]:
-            raise ValueError(f"{name} has shape {rows.shape}: rows must be states x actions, columns states")
+            raise checks.wrong_shape(name, rows, "states x actions rows and states columns")
         return rows
     matrices = validate.matrices(name, value)
     stacked = sp.csr_array(sp.vstack(matrices, format="csr"))  # action-major rows

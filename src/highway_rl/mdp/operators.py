@@ -96,7 +96,7 @@ def operator(
     def apply(q: Float[AnyArray, "s a"]) -> Float[AnyArray, "s a"]:
         q = jnp.asarray(q, behaviour.dtype)
         if q.shape != model.reward.shape:
-            raise ValueError(f"q has shape {q.shape}: it must be [states, actions], {model.reward.shape}")
+            raise checks.wrong_shape("q", q, f"[states, actions], {model.reward.shape}")
         returns, reference = jax.vmap(lambda policy: exact_returns(rule, model, policy, q))(behaviour)
         return combine_returns(
             rule.backup, jnp.moveaxis(returns, 0, -2), jnp.moveaxis(reference, 0, -1), policy_prior=policy_prior
@@ -125,7 +125,7 @@ def as_policies(policies: Any, mdp: MDP) -> Float[AnyArray, "m s a"]:
             raise ValueError(f"policies take actions from {array.min()} to {array.max()}: give 0 to {A - 1}")
         return jax.nn.one_hot(array, A, dtype=jnp.result_type(float))
     if array.shape[1:] != (S, A):
-        raise ValueError(f"policies has shape {array.shape}: it must be [m, {S}, {A}], or whole numbers [m, {S}]")
+        raise checks.wrong_shape("policies", array, f"[m, {S}, {A}], or whole numbers [m, {S}]")
     if checks.is_concrete(array):
         checks.shares("policies", array, A)
     return jnp.asarray(array, jnp.result_type(float))

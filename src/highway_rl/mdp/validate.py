@@ -25,46 +25,52 @@ def numbers(name: str, value: Any, ndim: int | None = None) -> np.ndarray:
     try:
         array = np.asarray(value)
     except (ValueError, TypeError, OverflowError, RuntimeError) as error:
-        raise ValueError(f"{name} is not a rectangular array of numbers ({checks.one_line(error)})") from None
+        raise ValueError(
+            f"{name} is not a rectangular array of numbers ({checks.one_line(error)}): give rows of one length"
+        ) from None
     if array.dtype.kind not in "biuf":
-        raise ValueError(f"{name} has dtype {checks.one_line(array.dtype)}: it must hold real numbers")
+        raise ValueError(f"{name} has dtype {checks.one_line(array.dtype)}: give real numbers")
     if ndim is not None and array.ndim != ndim:
-        raise ValueError(f"{name} has shape {array.shape}: it must have {ndim} axes")
+        raise checks.wrong_shape(name, array, f"{ndim} axes")
     if 0 in array.shape:
-        raise ValueError(f"{name} has shape {array.shape}: no axis may be empty")
+        raise checks.wrong_shape(name, array, "at least one entry along each axis")
     return array.astype(np.float64, copy=False)
 
 
 def same_shape(name: str, array: Any, other: str, reference: Any) -> None:
     if array.shape != reference.shape:
-        raise ValueError(f"{name} has shape {array.shape} but {other} has {reference.shape}: they must agree")
+        raise ValueError(f"{name} has shape {array.shape} but {other} has {reference.shape}: give both one shape")
 
 
 @QUIET
 def sparse_matrix(name: str, matrix: Any) -> sp.csr_array:
     """One well-formed real matrix as CSR; it may share memory with the caller's."""
     if not sp.issparse(matrix) and not isinstance(matrix, np.ndarray):
-        raise ValueError(f"{name} is a {type(matrix).__name__}: it must be a scipy sparse matrix")
+        raise ValueError(f"{name} is a {type(matrix).__name__}: give a scipy sparse matrix")
     if matrix.dtype.kind not in "biuf":
-        raise ValueError(f"{name} has dtype {checks.one_line(matrix.dtype)}: it must hold real numbers")
+        raise ValueError(f"{name} has dtype {checks.one_line(matrix.dtype)}: give real numbers")
     if len(matrix.shape) != 2 or 0 in matrix.shape:
-        raise ValueError(f"{name} has shape {matrix.shape}: it must be a matrix with no empty axis")
+        raise checks.wrong_shape(name, matrix, "a matrix with no empty axis")
     if getattr(matrix, "format", None) in ("csr", "csc", "bsr"):
         try:  # an index out of range would be read, and written, out of bounds
             matrix.copy().check_format(full_check=True)
         except ValueError as error:
-            raise ValueError(f"{name} is not a well-formed {matrix.format} matrix ({checks.one_line(error)})") from None
+            raise ValueError(
+                f"{name} is not a well-formed {matrix.format} matrix ({checks.one_line(error)}): "
+                "give one that passes its own check_format"
+            ) from None
     return sp.csr_array(matrix, dtype=np.float64)
 
 
 def matrices(name: str, value: Any) -> list[sp.csr_array]:
     """A list of square sparse matrices of one size."""
     if not isinstance(value, list | tuple) or not value:
-        raise ValueError(f"{name} must be a sparse matrix, or a non-empty list of them, one per action")
+        kind = "empty" if isinstance(value, list | tuple) else f"a {type(value).__name__}"
+        raise ValueError(f"{name} is {kind}: give a sparse matrix, or a list of them, one per action")
     result = [sparse_matrix(f"{name}[{a}]", matrix) for a, matrix in enumerate(value)]
     for a, matrix in enumerate(result):
         if matrix.shape[0] != matrix.shape[1]:
-            raise ValueError(f"{name}[{a}] has shape {matrix.shape}: it must be [states, states]")
+            raise checks.wrong_shape(f"{name}[{a}]", matrix, "[states, states]")
         same_shape(f"{name}[{a}]", matrix, f"{name}[0]", result[0])
     return result
 
@@ -78,8 +84,8 @@ def rewards(R: Any, states: int, actions: int, P: np.ndarray | None = None) -> n
     if array.shape == (states, actions):
         return array.copy()
     if P is None or array.shape != P.shape:
-        shapes = f"({states},), ({states}, {actions})" + ("" if P is None else f" or ({states}, {actions}, {states})")
-        raise ValueError(f"R has shape {array.shape}: with {states} states and {actions} actions it must be {shapes}")
+        shapes = f"({states},) or ({states}, {actions})" + ("" if P is None else f" or ({states}, {actions}, {states})")
+        raise checks.wrong_shape("R", array, f"{shapes} for {states} states and {actions} actions")
     taken = P != 0
     not_nan("R", np.where(taken, array, 0.0))  # what never happens may be anything
     return np.sum(P * np.where(taken, array, 0.0), axis=-1)
@@ -88,11 +94,11 @@ def rewards(R: Any, states: int, actions: int, P: np.ndarray | None = None) -> n
 def discounts(discount: Any, shape: tuple[int, int]) -> np.ndarray:
     array = numbers("discount", discount)
     if array.shape not in ((), shape[:1], shape):
-        raise ValueError(f"discount has shape {array.shape}: it must be one number, {shape[:1]} or {shape}")
+        raise checks.wrong_shape("discount", array, f"one number, {shape[:1]} or {shape}")
     outside = np.argwhere(~((array >= 0) & (array <= 1)))
     if len(outside):
         place = f" at {_place(outside[0])}" if array.ndim else ""
-        raise ValueError(f"discount{place} is {array[tuple(outside[0])]}: it must be in [0, 1]")
+        raise ValueError(f"discount{place} is {array[tuple(outside[0])]}: give a number in [0, 1]")
     return np.broadcast_to(array[:, None] if array.ndim == 1 else array, shape).copy()
 
 
@@ -103,8 +109,8 @@ def not_nan(name: str, array: Any) -> None:
         if sp.issparse(array):
             row = int(np.searchsorted(array.indptr, where[0], side="right")) - 1
             actions = array.shape[0] // array.shape[1]
-            raise ValueError(f"{name} at {_row(row, actions)} holds {values[where[0]]}: it must be finite")
-        raise ValueError(f"{name} at {_place(where)} is {values[tuple(where)]}: it must be finite")
+            raise ValueError(f"{name} at {_row(row, actions)} holds {values[where[0]]}: give finite numbers")
+        raise ValueError(f"{name} at {_place(where)} is {values[tuple(where)]}: give a finite number")
 
 
 def successors(successor: np.ndarray, states: int) -> None:
@@ -122,7 +128,7 @@ def not_negative(row: np.ndarray, successor: np.ndarray, probability: np.ndarray
         i = int(np.argmax(probability < 0))
         raise ValueError(
             f"P at {_row(int(row[i]), actions)}, next state {int(successor[i])} is {probability[i]}: "
-            "a probability is >= 0"
+            "give probabilities >= 0"
         )
 
 
@@ -138,8 +144,9 @@ def model(mdp: SparseMDP) -> None:
     bad = np.flatnonzero(np.abs(total - 1) > SUM_TOLERANCE)
     if bad.size:
         more = f" ({bad.size} rows in all)" if bad.size > 1 else ""
-        hint = ": divide each row by its sum" if np.all(np.abs(total - 1) < 1e-2) else ""
-        raise ValueError(f"P at {_row(int(bad[0]), actions)} sums to {total[bad[0]]:.12g}, not 1{more}{hint}")
+        close = np.all(np.abs(total - 1) < 1e-2)
+        what = "divide each row by its sum" if close else "give probabilities that sum to 1"
+        raise ValueError(f"P at {_row(int(bad[0]), actions)} sums to {total[bad[0]]:.12g}, not 1{more}: {what}")
     not_nan("reward", mdp.reward)
     if np.any(mdp.discount >= 1):
         reaches_end(mdp)
@@ -195,20 +202,25 @@ def gymnasium_table(env: Any) -> tuple[Outcomes, int, int, np.ndarray]:
         try:
             env = gymnasium.make(env)
         except (gymnasium.error.Error, ImportError) as error:
-            raise ValueError(f"gymnasium cannot make {name}: {checks.one_line(error)}") from None
+            raise ValueError(
+                f"gymnasium cannot make {name} ({checks.one_line(error)}): give the id of an environment that it has"
+            ) from None
     inner = getattr(env, "unwrapped", env)
     table = getattr(inner, "P", None)
     if not isinstance(table, dict) or not isinstance(table.get(0), dict) or not table[0]:
-        raise ValueError(f"env {name} has no transition table `P`: toy-text environments such as Taxi-v4 have one")
+        raise ValueError(f"env {name} has no transition table `P`: give a toy-text environment such as Taxi-v4")
     S, A = len(table), len(table[0])
     entries = []
     for s in range(S):
         actions = table.get(s)
         if not isinstance(actions, dict) or set(actions) != set(range(A)):
-            raise ValueError(f"env {name}: `P` must map states 0 to {S - 1} to actions 0 to {A - 1}, not state {s}")
+            raise ValueError(
+                f"env {name} lacks state {s} or one of its actions in `P`: give actions 0 to {A - 1} for each of "
+                f"states 0 to {S - 1}"
+            )
         entries += [(s * A + a, *_outcome(name, S, s, a, outcome)) for a in range(A) for outcome in actions[a]]
     if not entries:
-        raise ValueError(f"env {name}: `P` holds no outcome at all")
+        raise ValueError(f"env {name} has no outcome at all in `P`: give some for each state and action")
     outcomes = Outcomes(*(np.array(x) for x in zip(*entries, strict=True)))
     initial = numbers("initial_state_distrib", getattr(inner, "initial_state_distrib", np.ones(S)), 1)
     same_shape("initial_state_distrib", initial, "a list of states", np.empty(S))
@@ -218,14 +230,14 @@ def gymnasium_table(env: Any) -> tuple[Outcomes, int, int, np.ndarray]:
 def _outcome(name: str, states: int, s: int, a: int, outcome: Any) -> tuple[int, float, float, bool]:
     try:
         probability, successor, reward, terminated = outcome
-        if successor != int(successor) or not 0 <= successor < states:
-            raise ValueError(f"next state {successor} is not one of 0 to {states - 1}")
-        return int(successor), float(probability), float(reward), bool(terminated)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise ValueError(
-            f"env {name}: `P` at state {s}, action {a} must list (probability, next state, reward, terminated): "
-            f"{checks.one_line(error)}"
-        ) from None
+        if successor == int(successor) and 0 <= successor < states:
+            return int(successor), float(probability), float(reward), bool(terminated)
+    except (TypeError, ValueError, OverflowError):
+        pass  # refused below, with the outcome itself
+    raise ValueError(
+        f"env {name} has outcome {checks.one_line(repr(outcome))} in `P` at state {s}, action {a}: "
+        f"give (probability, next state, reward, terminated), the next state from 0 to {states - 1}"
+    )
 
 
 def _place(index: Any) -> str:

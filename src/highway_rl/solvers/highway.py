@@ -42,11 +42,9 @@ def highway_value_iteration(
     checks.whole("num_policies", num_policies, 1)
     checks.whole("policy_interval", policy_interval, 1)
     if TO_END in backup.depths:
-        raise ValueError(
-            f"depths={backup.depths}: Highway value iteration needs finite depths; policy_iteration has n = ∞"
-        )
+        raise checks.refusal("depths", backup.depths, "finite depths, or solve by policy_iteration, which has n = ∞")
     if backup.gate_depth != 1:
-        raise ValueError(f"gate_depth={backup.gate_depth}: Highway value iteration compares with the 1-step return, 1")
+        raise checks.refusal("gate_depth", backup.gate_depth, "1, the return Highway value iteration compares with")
 
     def build(model: SparseMDP) -> Move:
         S = model.num_states

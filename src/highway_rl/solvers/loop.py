@@ -62,10 +62,8 @@ def iterate(
     progress: Callable[[int, float], None] | None = None,
 ) -> Solution:
     """The one loop. `until` = "bound" stops on the certified error, "change" on ‖V_k − V_{k−1}‖ as the paper does."""
-    if isinstance(tol, bool) or not isinstance(tol, int | float | np.number) or not 0 < tol < np.inf:
-        raise ValueError(f"tol={tol!r}: give a number > 0")
-    if until not in ("bound", "change"):
-        raise ValueError(f"until={until!r}: choose 'bound' or 'change'")
+    checks.between("tol", tol, 0)
+    checks.choice("until", until, ("bound", "change"))
     checks.whole("max_iters", max_iters, 1)
     if not isinstance(mdp, MDP | SparseMDP):
         raise ValueError(f"mdp is a {type(mdp).__name__}: build a model with MDP.from_dense or one of its siblings")

@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.linalg import bicgstab, splu
 
+from highway_rl import checks
 from highway_rl.mdp import validate
 from highway_rl.mdp.model import SparseMDP
 from highway_rl.solvers.loop import Policy, Value
@@ -65,17 +66,17 @@ def ending_policy(model: SparseMDP) -> Policy:
 def check_policy(policy: Any, model: SparseMDP) -> Policy:
     actions = np.asarray(policy)
     if actions.shape != (model.num_states,) or actions.dtype.kind not in "iu":
-        raise ValueError(f"a policy is {model.num_states} whole numbers, one action per state; got {actions.shape}")
+        raise ValueError(
+            f"policy has shape {actions.shape} and dtype {checks.one_line(actions.dtype)}: "
+            f"give {model.num_states} whole numbers, one action per state"
+        )
     if np.any((actions < 0) | (actions >= model.num_actions)):
         state = int(np.argmax((actions < 0) | (actions >= model.num_actions)))
-        raise ValueError(f"policy takes action {actions[state]} in state {state}: there are {model.num_actions}")
+        raise ValueError(f"policy takes action {actions[state]} in state {state}: give 0 to {model.num_actions - 1}")
     return actions
 
 
 def check_prior(prior: Any, policies: int) -> np.ndarray:
     weights = validate.numbers("policy_prior", prior)
-    if weights.shape[-1:] != (policies,) or not np.all(weights >= 0) or not np.allclose(weights.sum(-1), 1, atol=1e-6):
-        raise ValueError(
-            f"policy_prior of {policies} policies is {weights.tolist()}: give {policies} shares that sum to 1"
-        )
+    checks.shares("policy_prior", weights, policies)
     return weights

@@ -26,7 +26,7 @@ from highway_rl.core.bootstrap import EpsilonGreedy, EvenlyGreedy, Greedy, value
 from highway_rl.core.targets import TargetRule, Trajectory, targets
 from highway_rl.tabular.loop import Learner
 from highway_rl.tabular.replay import Episodes, Replay, Tables, empty, replay_updates, store
-from highway_rl.types import DiscreteEnv, record, static
+from highway_rl.types import DiscreteEnv, Env, record, static
 
 
 @record
@@ -44,11 +44,9 @@ class TabularAgent:
         for name in ("learning_rate", "epsilon", "discount"):
             checks.unit_interval(name, getattr(self, name))
         if self.replay is not None and self.rule.trace is not None:
-            raise ValueError("rule has a trace: replay takes rules without one, such as highway_optimality")
+            raise ValueError("rule has a trace: give replay one without, such as highway_optimality")
         if self.replay is not None and not isinstance(self.rule.bootstrap, Greedy | EvenlyGreedy | EpsilonGreedy):
-            raise ValueError(
-                "rule's bootstrap looks at the action taken; allowed with replay: one that looks at Q alone"
-            )
+            raise ValueError("rule's bootstrap looks at the action taken: give replay one that looks at Q alone")
 
 
 class Episode(NamedTuple):
@@ -71,18 +69,17 @@ class Memory(NamedTuple):
     episodes: Episodes | None = None
 
 
-def check_env(env: Any, agent: TabularAgent | None = None) -> None:
+def check_task(env: Any, agent: TabularAgent | None = None) -> None:
     """Refuse an environment that a table cannot hold."""
     if not isinstance(env, DiscreteEnv):
-        seen = getattr(getattr(env, "observation", None), "dtype", "of no known type")
+        known = env.spec if isinstance(env, Env) else env
+        seen = getattr(getattr(known, "observation", None), "dtype", "of no known type")
         raise ValueError(
-            f"environment {str(getattr(env, 'name', env))!r} has observation {seen} with no number of states; allowed: "
-            "an environment whose observation is a state number, such as trace-back, choice, grid-world, watch-repair"
+            f"environment {str(getattr(known, 'name', env))!r} has observation {seen} with no number of states: "
+            "give one whose observation is a state number, such as trace-back, choice, grid-world, watch-repair"
         )
     if agent is not None and agent.replay is not None and not env.clocked:
-        raise ValueError(
-            f"environment {env.spec.name!r} meets states twice in an episode; allowed with replay: clocked ones"
-        )
+        raise ValueError(f"environment {env.spec.name!r} meets states twice in an episode: give replay a clocked one")
 
 
 def start(env: DiscreteEnv, agent: TabularAgent) -> Memory:
@@ -150,7 +147,7 @@ def learn_episode(agent: TabularAgent, q: Float[Array, "s a"], episode: Episode)
 
 def learner(env: Any, agent: TabularAgent) -> Learner:
     """The agent in this environment, ready for `train`."""
-    check_env(env, agent)
+    check_task(env, agent)
 
     def episode(memory: Memory, count: Int[Array, ""], going: Any, key: PRNGKeyArray) -> tuple[Memory, Array, Array]:
         seen = collect(env, agent, memory.q, key)
@@ -230,7 +227,7 @@ def retrace(lam: Any = 1.0, **settings: Any) -> TabularAgent:
     return TabularAgent(rules.retrace(lam), **settings)
 
 
-METHODS: dict[str, Callable[..., TabularAgent]] = {
+AGENTS: dict[str, Callable[..., TabularAgent]] = {
     "highway-q-learning": highway_q_learning,
     "watkins-q-lambda": lambda horizon, **settings: watkins_q_lambda(**settings),
     "sarsa-lambda": lambda horizon, **settings: sarsa_lambda(**settings),
@@ -245,7 +242,8 @@ METHODS: dict[str, Callable[..., TabularAgent]] = {
 """Agent by name, from the horizon of the task and further settings."""
 
 
-def make_agent(method: str, horizon: int, **settings: Any) -> TabularAgent:
-    if method not in METHODS:
-        raise checks.unknown("method", method, METHODS)
-    return METHODS[method](horizon, **settings)
+def tabular_agent(method: str, horizon: int, **settings: Any) -> TabularAgent:
+    """The named agent for tasks of this horizon."""
+    if method not in AGENTS:
+        raise checks.unknown("method", method, AGENTS)
+    return AGENTS[method](horizon, **settings)

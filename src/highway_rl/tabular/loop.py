@@ -17,10 +17,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray
 
-from highway_rl.types import DiscreteEnv
+from highway_rl import checks
+from highway_rl.types import NEVER, DiscreteEnv
 
 KEPT = 10
-NEVER = 2**31 - 1
 COMPILER = {"xla_disable_hlo_passes": "cpu-parallel-task-assigner", "xla_backend_optimization_level": 1}
 """On a CPU these programs are chains of tiny operations: sharing each among threads costs several times its work.
 Groups of seeds, and experiments' cells, are what runs side by side. Level 1 compiles faster and runs as fast."""
@@ -82,10 +82,8 @@ def training(
     does not make fast seeds wait for the slowest of all. `until` = "greedy" waits for the first rule only, "cap" runs
     all episodes; `keep(memory)` is what to return of each memory.
     """
-    if max_episodes < 1:
-        raise ValueError(f"max_episodes is {max_episodes}; allowed: an integer from 1 up")
-    if until not in ("solved", "greedy", "cap"):
-        raise ValueError(f"until is {until!r}; allowed: solved, greedy, cap")
+    checks.whole("max_episodes", max_episodes, 1)
+    checks.choice("until", until, ("solved", "greedy", "cap"))
 
     def begin(key: PRNGKeyArray) -> _Seed:
         zero = jnp.int32(0)

@@ -16,14 +16,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from highway_rl import checks
 from highway_rl.core.backup import combine_returns
 from highway_rl.core.bootstrap import value_of
 from highway_rl.core.returns import lookahead, returns_from_start
 from highway_rl.core.targets import TargetRule
 from highway_rl.tabular.draws import BLOCK, distinct, nth_bit
-from highway_rl.types import record, static
-
-NEVER = 2**31 - 1
+from highway_rl.types import NEVER, record, static
 
 
 @record
@@ -37,11 +36,9 @@ class Replay:
 
     def __post_init__(self) -> None:
         for name in ("policies", "rollouts", "updates", "capacity"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ValueError(f"{name} is {value!r}; allowed: an integer from 1 up")
+            checks.whole(name, getattr(self, name), 1)
         if self.capacity % (BLOCK * self.rollouts):
-            raise ValueError(f"capacity is {self.capacity}; allowed: a multiple of {BLOCK} x rollouts={self.rollouts}")
+            raise checks.refusal("capacity", self.capacity, f"a multiple of {BLOCK} x rollouts={self.rollouts}")
 
 
 class Episodes(NamedTuple):
@@ -218,10 +215,10 @@ def _flat_updates(
     """The updates of every seed (the first axis) that is going, in one loop over arrays that hold all seeds."""
     seeds, num_states, num_actions = tables.q.shape
     updates = chosen.pair.shape[1]
-    if tables.q.size >= NEVER:
+    if tables.q.size > jnp.iinfo(jnp.int32).max:  # places are counted in int32
         raise ValueError(
-            f"{seeds} tables of {num_states:,} states are too many for one program: fewer seeds at a time, or a task "
-            "with fewer states"
+            f"{seeds} tables of {num_states:,} states are too many for one program: give fewer seeds at a time, or a "
+            "task with fewer states"
         )
     horizon = kept.pair_at.shape[1]
     real = tables.q.dtype

@@ -22,6 +22,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from highway_rl import checks
 from highway_rl.tabular import agent as tabular
 from highway_rl.tabular.agent import Episode, TabularAgent
 from highway_rl.tabular.loop import Learner
@@ -44,11 +45,9 @@ class Rudder:
 
     def __post_init__(self) -> None:
         for name in ("units", "batch", "wait", "interval", "updates", "capacity"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ValueError(f"{name} is {value!r}; allowed: an integer from 1 up")
+            checks.whole(name, getattr(self, name), 1)
         if self.agent.replay is not None:
-            raise ValueError("agent has a replay; allowed under RUDDER: agents that learn from the last episode")
+            raise ValueError("agent has a replay: give RUDDER one that learns from the last episode")
 
 
 class Weights(NamedTuple):
@@ -60,7 +59,7 @@ class Weights(NamedTuple):
     out_bias: Float[Array, ""]
 
 
-class Memory(NamedTuple):
+class RudderMemory(NamedTuple):
     """The table, the LSTM and its optimiser, the scale of returns, and the newest episodes."""
 
     q: Float[Array, "s a"]
@@ -84,11 +83,11 @@ def rudder_q_lambda(lam: Any = 0.9, *, epsilon: Any = 0.2, learning_rate: Any = 
     return Rudder(tabular.watkins_q_lambda(lam, epsilon=epsilon, learning_rate=learning_rate), **settings)
 
 
-def start(env: DiscreteEnv, rudder: Rudder, key: PRNGKeyArray) -> Memory:
+def start(env: DiscreteEnv, rudder: Rudder, key: PRNGKeyArray) -> RudderMemory:
     inputs = 2 * jax.eval_shape(env.features, env.spec.observation).shape[0] + env.spec.num_actions
     weights = init(inputs, rudder.units, key)
     rows = jnp.zeros((rudder.capacity, env.horizon), jnp.int32)
-    return Memory(
+    return RudderMemory(
         tabular.start(env, rudder.agent).q,
         weights,
         _optimiser(rudder).init(weights),
@@ -103,9 +102,11 @@ def start(env: DiscreteEnv, rudder: Rudder, key: PRNGKeyArray) -> Memory:
 
 def learner(env: Any, rudder: Rudder) -> Learner:
     """RUDDER in this environment, ready for `train`."""
-    tabular.check_env(env)
+    tabular.check_task(env)
 
-    def episode(memory: Memory, count: Int[Array, ""], going: Any, key: PRNGKeyArray) -> tuple[Memory, Array, Array]:
+    def episode(
+        memory: RudderMemory, count: Int[Array, ""], going: Any, key: PRNGKeyArray
+    ) -> tuple[RudderMemory, Array, Array]:
         seen = tabular.collect(env, rudder.agent, memory.q, key)
         memory = learn(env, rudder, memory, seen, count, jax.random.fold_in(key, 0))
         return memory, memory.q, env.on_track(seen.state, seen.action)
@@ -170,8 +171,8 @@ def redistribute(prediction: Float[Array, "t"], total: Float[Array, ""], length:
 
 
 def learn(
-    env: DiscreteEnv, rudder: Rudder, memory: Memory, episode: Episode, count: Int[Array, ""], key: PRNGKeyArray
-) -> Memory:
+    env: DiscreteEnv, rudder: Rudder, memory: RudderMemory, episode: Episode, count: Int[Array, ""], key: PRNGKeyArray
+) -> RudderMemory:
     """Store the episode, train the LSTM if it is time, and learn from the redistributed reward once it was trained."""
     place = count % rudder.capacity
     total, length = jnp.sum(episode.reward), jnp.sum(episode.valid, dtype=jnp.int32)
@@ -196,7 +197,7 @@ def learn(
     return memory._replace(q=q, weights=weights, optimiser=optimiser, scale=scale)
 
 
-def train(env: DiscreteEnv, rudder: Rudder, memory: Memory, stored: Int[Array, ""], key: PRNGKeyArray) -> tuple:
+def train(env: DiscreteEnv, rudder: Rudder, memory: RudderMemory, stored: Int[Array, ""], key: PRNGKeyArray) -> tuple:
     """One round: `updates` Adam steps on batches drawn from the stored episodes."""
     held = jnp.arange(rudder.capacity, dtype=jnp.int32) < stored
     mean = jnp.mean(memory.total, where=held)

@@ -25,7 +25,7 @@ def test_watch_writes_a_film(tmp_path):
         assert film.n_frames > 20
     told = watch("breakout", tmp_path / "left.gif", act=lambda obs, key: 1, steps=10, scale=1)
     assert told["frames"] >= 11
-    with pytest.raises(ValueError, match="from 0 to 5, got 6"):
+    with pytest.raises(ValueError, match="action=6: give a whole number from 0 to 5"):
         watch("breakout", tmp_path / "bad.gif", act=lambda obs, key: 6)
 
 
@@ -34,31 +34,31 @@ def test_an_agent_by_its_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert imported("film_agent:act")(None, None) == 1
     for bad in ("film_agent", "film_agent:", ":act", "film_agent:none"):
-        with pytest.raises(ValueError, match=r"MODULE:FUNCTION|no function"):
+        with pytest.raises(ValueError, match=r"give MODULE:FUNCTION|no function 'none': give"):
             imported(bad)
 
 
 def test_watch_refuses_what_it_cannot_write(tmp_path, monkeypatch):
-    with pytest.raises(ValueError, match=r"\.gif or an \.mp4"):
+    with pytest.raises(ValueError, match=r"out='film.avi': give .* \.gif or \.mp4"):
         watch("breakout", tmp_path / "film.avi")
-    with pytest.raises(ValueError, match="at least 1"):
+    with pytest.raises(ValueError, match="steps=0: give"):
         watch("breakout", tmp_path / "film.gif", steps=0)
     with pytest.raises(ValueError, match="unknown game"):
         watch("pong", tmp_path / "film.gif")
     monkeypatch.setattr(shutil, "which", lambda name: None)
-    with pytest.raises(ValueError, match="ffmpeg"):
+    with pytest.raises(ValueError, match="ffmpeg program: install it"):
         watch("breakout", tmp_path / "film.mp4")
 
 
 def test_play_needs_a_terminal(monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.StringIO())
-    with pytest.raises(ValueError, match="needs a terminal"):
+    with pytest.raises(ValueError, match="needs a terminal: run"):
         play("breakout")
     with pytest.raises(ValueError, match="unknown game"):
         play("pong")
-    with pytest.raises(ValueError, match="view"):
+    with pytest.raises(ValueError, match="view='goggles': give one of"):
         play("breakout", view="goggles")
-    with pytest.raises(ValueError, match="fps"):
+    with pytest.raises(ValueError, match="fps=0: give a number > 0"):
         play("breakout", fps=0)
 
 

@@ -73,6 +73,6 @@ def test_optimum(optimal_values):
 
 @pytest.mark.parametrize("lower", [3.0, 9.0, -1.0, float("nan")])
 def test_lower_is_strictly_between(lower):
-    with pytest.raises(ValueError, match=r"^lower is .*; allowed: a number") as error:
+    with pytest.raises(ValueError, match=r"^lower=.*: give a number > 3 and < 9$") as error:
         example_mdp(lower=lower)
     assert "\n" not in str(error.value)

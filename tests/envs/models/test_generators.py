@@ -8,7 +8,6 @@ import pytest
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from highway_rl import checks
 from highway_rl.envs.models.generators import chain, garnet, inventory, maze, maze_passages, queue
 from highway_rl.envs.models.layouts import MOVES
 from highway_rl.envs.models.tables import absorbing_states, poisson
@@ -185,56 +184,39 @@ def test_queue_actions():
 @pytest.mark.parametrize(
     ("make", "options", "message"),
     [
-        (garnet, {"states": 0}, "states is 0; allowed: an integer from 1 to 100000000"),
-        (garnet, {"actions": 0}, "actions is 0; allowed: an integer from 1 to 1000000"),
-        (garnet, {"states": 3, "branching": 4}, "branching is 4; allowed: an integer from 1 to 3"),
-        (garnet, {"sparse_reward": 1.5}, "sparse_reward is 1.5; allowed: a number from 0 to 1"),
-        (garnet, {"seed": -3}, "seed is -3; allowed: an integer from 0 to 9223372036854775807"),
+        (garnet, {"states": 0}, "states=0: give a whole number from 1 to 100000000"),
+        (garnet, {"actions": 0}, "actions=0: give a whole number from 1 to 1000000"),
+        (garnet, {"states": 3, "branching": 4}, "branching=4: give a whole number from 1 to 3"),
+        (garnet, {"sparse_reward": 1.5}, "sparse_reward=1.5: give a number from 0 to 1"),
+        (garnet, {"seed": -3}, "seed=-3: give a whole number from 0 to 9223372036854775807"),
         (
             garnet,
             {"states": 10**8, "actions": 100},
-            "states × actions × branching is 50000000000; allowed: an integer from 1 to 1000000000",
+            "states × actions × branching=50000000000: give a whole number from 1 to 1000000000",
         ),
-        (maze, {"height": 0}, "height is 0; allowed: an integer from 1 to 10000"),
-        (maze, {"width": 20_000}, "width is 20000; allowed: an integer from 1 to 10000"),
-        (maze, {"height": 1, "width": 1}, "height × width is 1; allowed: an integer from 2 to 100000000"),
-        (maze, {"slip": -0.1}, "slip is -0.1; allowed: a number from 0 to 1"),
-        (maze, {"braid": 2.0}, "braid is 2.0; allowed: a number from 0 to 1"),
-        (maze, {"reward": "gold"}, "reward is 'gold'; allowed: step, goal"),
-        (chain, {"length": 1}, "length is 1; allowed: an integer from 2 to 100000000"),
-        (chain, {"slip": float("nan")}, "slip is nan; allowed: a number from 0 to 1"),
-        (chain, {"reward": ""}, "reward is ''; allowed: step, goal"),
-        (inventory, {"capacity": 0}, "capacity is 0; allowed: an integer from 1 to 300"),
-        (inventory, {"mean_demand": 0.0}, "mean_demand is 0.0; allowed: a number from 1e-06 to 10000"),
-        (inventory, {"demand_limit": 0}, "demand_limit is 0; allowed: an integer from 1 to 100000"),
-        (inventory, {"price": -1.0}, "price is -1.0; allowed: a number from 0 to 1e+09"),
-        (inventory, {"order_cost": float("inf")}, "order_cost is inf; allowed: a number from 0 to 1e+09"),
-        (queue, {"capacity": 0}, "capacity is 0; allowed: an integer from 1 to 1000000"),
-        (queue, {"arrival_rate": 0.0}, "arrival_rate is 0.0; allowed: a number from 1e-06 to 1e+06"),
-        (queue, {"service_rates": ()}, "number of service_rates is 0; allowed: an integer from 1 to 1000"),
-        (queue, {"service_costs": (1.0,)}, "number of service_costs is 1; allowed: an integer from 2 to 2"),
-        (queue, {"service_rates": (1.0, -2.0)}, "service_rates[1] is -2.0; allowed: a number from 0 to 1e+06"),
-        (queue, {"holding_cost": -1.0}, "holding_cost is -1.0; allowed: a number from 0 to 1e+09"),
+        (maze, {"height": 0}, "height=0: give a whole number from 1 to 10000"),
+        (maze, {"width": 20_000}, "width=20000: give a whole number from 1 to 10000"),
+        (maze, {"height": 1, "width": 1}, "height × width=1: give a whole number from 2 to 100000000"),
+        (maze, {"slip": -0.1}, "slip=-0.1: give a number from 0 to 1"),
+        (maze, {"braid": 2.0}, "braid=2.0: give a number from 0 to 1"),
+        (maze, {"reward": "gold"}, "reward='gold': give one of step, goal"),
+        (chain, {"length": 1}, "length=1: give a whole number from 2 to 100000000"),
+        (chain, {"slip": float("nan")}, "slip=nan: give a number from 0 to 1"),
+        (chain, {"reward": ""}, "reward='': give one of step, goal"),
+        (inventory, {"capacity": 0}, "capacity=0: give a whole number from 1 to 300"),
+        (inventory, {"mean_demand": 0.0}, "mean_demand=0.0: give a number from 1e-06 to 10000"),
+        (inventory, {"demand_limit": 0}, "demand_limit=0: give a whole number from 1 to 100000"),
+        (inventory, {"price": -1.0}, "price=-1.0: give a number from 0 to 1e+09"),
+        (inventory, {"order_cost": float("inf")}, "order_cost=inf: give a number from 0 to 1e+09"),
+        (queue, {"capacity": 0}, "capacity=0: give a whole number from 1 to 1000000"),
+        (queue, {"arrival_rate": 0.0}, "arrival_rate=0.0: give a number from 1e-06 to 1e+06"),
+        (queue, {"service_rates": ()}, "len(service_rates)=0: give a whole number from 1 to 1000"),
+        (queue, {"service_costs": (1.0,)}, "service_costs=(1.0,): give 2 numbers, one for each service rate"),
+        (queue, {"service_rates": (1.0, -2.0)}, "service_rates[1]=-2.0: give a number from 0 to 1e+06"),
+        (queue, {"holding_cost": -1.0}, "holding_cost=-1.0: give a number from 0 to 1e+09"),
     ],
 )
 def test_bad_options(make, options, message):
-    with pytest.raises(ValueError, match="allowed") as error:
+    with pytest.raises(ValueError, match=": give ") as error:
         make(**options)
     assert str(error.value) == message
-
-
-@pytest.mark.parametrize(("value", "shown"), [(2.5, "2.5"), (True, "True"), ("3", "'3'"), (None, "None")])
-def test_checks_refuse_other_types(value, shown):
-    with pytest.raises(ValueError, match=f"^rooms is {shown}; allowed: an integer from 1 to 4$"):
-        checks.whole("rooms", value, 1, 4)
-    if not isinstance(value, float):
-        with pytest.raises(ValueError, match=f"^slip is {shown}; allowed: a number from 0 to 4$"):
-            checks.number("slip", value, 0.0, 4.0)
-        with pytest.raises(ValueError, match=f"^reward is {shown}; allowed: step$"):
-            checks.choice("reward", value, ("step",))
-
-
-def test_checks_take_numpy_numbers():
-    assert checks.whole("rooms", np.int64(3), 1, 4) == 3
-    assert checks.number("slip", np.float32(0.5), 0.0, 1.0) == 0.5
-    assert checks.number("slip", 1, 0.0, 1.0) == 1.0

@@ -33,9 +33,9 @@ def rules(game: str, *, ramping: bool = True, oxygen: str | None = None) -> Game
     if not ramping and game in RAMPING:
         chosen = dataclasses.replace(chosen, transition=functools.partial(chosen.transition, ramping=False))
     if oxygen is not None and game != "seaquest":
-        raise ValueError(f"only seaquest has oxygen; {game} has none")
-    if oxygen not in (None, "1.0.11", "1.0.10"):
-        raise ValueError(f"the oxygen rule must be '1.0.11' or '1.0.10', got {oxygen!r}")
+        raise checks.refusal("oxygen", oxygen, f"None to {game}, only seaquest has oxygen")
+    if oxygen is not None:
+        checks.choice("oxygen", oxygen, ("1.0.11", "1.0.10"))
     if oxygen == "1.0.10":
         chosen = dataclasses.replace(
             chosen,
@@ -96,7 +96,7 @@ def make(
     `oxygen="1.0.10"` gives Seaquest its older end: one step later, behind an oxygen bar that shows nine cells.
     """
     chosen = rules(game, ramping=ramping, oxygen=oxygen)
-    if actions not in ("all", "minimal"):
-        raise ValueError(f"actions must be 'all' or 'minimal', got {actions!r}")
+    checks.choice("actions", actions, ("all", "minimal"))
+    checks.number("sticky", sticky, 0, 1)
     numbers = range(len(ACTION_NAMES)) if actions == "all" else chosen.minimal_actions
     return sticky_actions(environment(chosen, tuple(numbers)), sticky)

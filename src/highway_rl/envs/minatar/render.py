@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from highway_rl import checks
+
 _START, _ROTATIONS = 0.5, -1.5
 
 
@@ -35,8 +37,7 @@ def topmost(board: np.ndarray) -> np.ndarray:
 
 def rgb(board: np.ndarray, scale: int = 1) -> np.ndarray:
     """The picture of a board as uint8[10·scale, 10·scale, 3]."""
-    if scale < 1:
-        raise ValueError(f"the scale must be at least 1, got {scale}")
+    checks.whole("scale", scale, 1)
     frame = palette(np.shape(board)[-1])[topmost(board)]
     return frame.repeat(scale, axis=0).repeat(scale, axis=1)
 

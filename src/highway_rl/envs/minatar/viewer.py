@@ -17,6 +17,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
+from highway_rl import checks
 from highway_rl.envs.minatar import ACTION_NAMES, make
 from highway_rl.envs.minatar.render import ansi, rgb
 from highway_rl.types import Env
@@ -35,14 +36,14 @@ def imported(name: str) -> Act:
     """The function that MODULE:FUNCTION names; the working folder is searched first."""
     module, _, function = name.partition(":")
     if not (module and function):
-        raise ValueError(f"an agent is named MODULE:FUNCTION, got {name!r}")
+        raise ValueError(f"agent {name!r} names no function: give MODULE:FUNCTION")
     sys.path.insert(0, os.getcwd())
     try:
         found = getattr(importlib.import_module(module), function, None)
     finally:
         sys.path.pop(0)
     if not callable(found):
-        raise ValueError(f"{module} has no function {function!r}")
+        raise ValueError(f"{module} has no function {function!r}: give the name of one it defines")
     return found
 
 
@@ -63,11 +64,10 @@ def watch(
     """
     path = Path(out)
     if path.suffix not in (".gif", ".mp4"):
-        raise ValueError(f"the film must be a .gif or an .mp4 file, got {path.name!r}")
-    if steps < 1 or fps < 1:
-        raise ValueError(f"steps and fps must be at least 1, got {steps} and {fps}")
+        raise checks.refusal("out", path.name, "a file name that ends in .gif or .mp4")
+    steps, fps = checks.whole("steps", steps, 1), checks.whole("fps", fps, 1)
     if path.suffix == ".mp4" and shutil.which("ffmpeg") is None:
-        raise ValueError("writing an .mp4 needs the ffmpeg program; a .gif does not")
+        raise ValueError("writing an .mp4 needs the ffmpeg program: install it, or give a name that ends in .gif")
     env = make(game, **options)
     scores: list[float] = []
     frames = [rgb(board, scale) for board in _boards(env, act, steps, seed, scores)]
@@ -87,9 +87,7 @@ def _boards(env: Env, act: Act | None, steps: int, seed: int, scores: list[float
     yield np.asarray(obs)
     for t in range(1, steps + 1):
         for_action, for_step, for_reset = jax.random.split(jax.random.fold_in(key, t), 3)
-        action = int(policy(obs, for_action))
-        if not 0 <= action < env.spec.num_actions:
-            raise ValueError(f"an action must be an integer from 0 to {env.spec.num_actions - 1}, got {action}")
+        action = int(checks.actions(policy(obs, for_action), env.spec.num_actions))
         out = step(state, action, for_step)
         state, obs = out.state, out.obs
         score += float(out.reward)
@@ -105,7 +103,7 @@ def _write_gif(path: Path, frames: list[np.ndarray], fps: int) -> None:
     try:
         from PIL import Image
     except ImportError:
-        raise ValueError("writing a .gif needs the pillow package") from None
+        raise ValueError("writing a .gif needs the pillow package: install it") from None
     images = [Image.fromarray(frame) for frame in frames]
     images[0].save(path, save_all=True, append_images=images[1:], duration=max(1000 // fps, 20), loop=0)
 
@@ -116,7 +114,7 @@ def _write_mp4(path: Path, frames: list[np.ndarray], fps: int) -> None:
     command = ["ffmpeg", "-y", "-loglevel", "error", *size, "-i", "-", "-pix_fmt", "yuv420p", str(path)]
     done = subprocess.run(command, input=b"".join(f.tobytes() for f in frames), capture_output=True, check=False)
     if done.returncode:
-        raise ValueError(f"ffmpeg could not write {path.name}: {done.stderr.decode().strip()}")
+        raise ValueError(f"ffmpeg could not write {path.name} ({checks.one_line(done.stderr.decode())}): give a .gif")
 
 
 def play(
@@ -132,13 +130,11 @@ def play(
 
     Arrows or WASD move, space fires, Q leaves. Without `steps` the game runs until it ends.
     """
-    if fps <= 0:
-        raise ValueError(f"fps must be positive, got {fps}")
-    if view not in ("terminal", "window"):
-        raise ValueError(f"view must be 'terminal' or 'window', got {view!r}")
+    fps = checks.between("fps", fps, 0)
+    checks.choice("view", view, ("terminal", "window"))
     env = make(game, **{"sticky": 0.0, **options})
     if view == "terminal" and not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise ValueError("playing needs a terminal: run it from one, or with a window")
+        raise ValueError("playing needs a terminal: run it from one, or give view='window'")
     screen = _Terminal(game) if view == "terminal" else _Window(game)
     try:
         return _loop(env, screen, 1 / fps, seed, steps)
@@ -176,7 +172,7 @@ class _Terminal:
             import termios
             import tty
         except ImportError:
-            raise ValueError("this system's terminal cannot be played in; use a window") from None
+            raise ValueError("this system's terminal cannot be played in: give view='window'") from None
         self.game = game
         self.file = sys.stdin.fileno()
         self.saved = termios.tcgetattr(self.file)
@@ -217,13 +213,13 @@ class _Window:
         try:
             import pygame
         except ImportError:
-            raise ValueError("a window needs the pygame package; the terminal does not") from None
+            raise ValueError("a window needs the pygame package: install it, or give view='terminal'") from None
         self.pygame, self.game, self.scale = pygame, game, scale
         try:
             pygame.display.init()
             self.surface = pygame.display.set_mode((10 * scale, 10 * scale))
         except pygame.error as error:
-            raise ValueError(f"no window could be opened: {error}") from None
+            raise ValueError(f"no window could be opened ({checks.one_line(error)}): give view='terminal'") from None
         names = {"up": "up", "w": "up", "down": "down", "s": "down", "left": "left", "a": "left"}
         names |= {"right": "right", "d": "right", "space": "fire"}
         self.codes = {pygame.key.key_code(key): name for key, name in names.items()}

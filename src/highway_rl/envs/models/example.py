@@ -50,8 +50,7 @@ def example_mdp(*, lower: float = 6.0) -> Table:
     `lower` is r(S_A, ↘). The paper gives no value, but ↘ has to beat the 2-step fixed point 3 and lose to the
     optimum 9, so 3 < lower < 9.
     """
-    if not 3 < checks.number("lower", lower) < 9:
-        raise ValueError(f"lower is {lower!r}; allowed: a number between 3 and 9, both excluded")
+    lower = checks.between("lower", lower, 3, 9)
     end = len(EXAMPLE_STATES) - 1
     successor = np.arange(1, end + 2)[:, None].repeat(2, 1)
     reward = np.zeros((end + 1, 2))

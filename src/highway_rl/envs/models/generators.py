@@ -224,8 +224,9 @@ def queue(
     """
     checks.whole("capacity", capacity, 1, 10**6)
     checks.number("arrival_rate", arrival_rate, 1e-6, 1e6)
-    checks.whole("number of service_rates", len(service_rates), 1, 1000)
-    checks.whole("number of service_costs", len(service_costs), len(service_rates), len(service_rates))
+    checks.whole("len(service_rates)", len(service_rates), 1, 1000)
+    if len(service_costs) != len(service_rates):
+        raise checks.refusal("service_costs", service_costs, f"{len(service_rates)} numbers, one for each service rate")
     for option, values in {"service_rates": service_rates, "service_costs": service_costs}.items():
         for index, value in enumerate(values):
             checks.number(f"{option}[{index}]", value, 0.0, 1e6)

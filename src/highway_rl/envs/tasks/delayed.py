@@ -153,7 +153,7 @@ def choice(
     usual = tree.deviation / (4.4 + 2.3 * math.log10(delay / 10))
     more = usual if gap is None else checks.number("gap", gap, 0.0)
     if more == 0:
-        raise ValueError("the two subtrees pay the same; allowed: a gap above 0, or a width and spread that give one")
+        raise ValueError("the two subtrees pay the same: give a gap above 0, or a width and spread that make one")
     scale = checks.number_list("noise", noise, 2, 0.0)
     reach = np.cumsum(tree.move, axis=1)
     reach[:, -1] = 2.0
