@@ -19,7 +19,7 @@ from highway_rl.envs import make
 from highway_rl.envs.models.example import EXAMPLE_STATES, GO, LEAVE, ExamplePolicies, example_policies
 from highway_rl.experiments.base import FAILS, HOLDS, PARTLY, Experiment, Row, Rows, Scale, Verdict, select
 from highway_rl.mdp.operators import as_policies, exact_returns, operator
-from highway_rl.records.figures import COLOURS, axes, legend, save
+from highway_rl.records.figures import axes, colour, legend, save
 
 DEPTHS = tuple(range(1, 11))
 NUM_ITERS = 60
@@ -33,6 +33,8 @@ OPERATORS: dict[str, tuple[np.ndarray, float, int | None]] = {
 """Prior over depths for each n, alpha, and the gate: an operator is a row of numbers, so all n are one `vmap`."""
 
 SETTING = "none: the MDP itself"
+POLICY_COLOURS = {"blue": "#0072B2", "orange": "#E69F00", "red": "#B2182B"}
+"""The policies are named by them in the paper."""
 
 
 def cells(scale: Scale, seed: int) -> list[dict[str, Any]]:
@@ -162,21 +164,22 @@ def plot(rows: Rows, out: Path) -> list[Path]:
     for name, width, style in (("multi-step", 2, "o-"), ("highway", 6, "o-"), ("optimality, 1…n", 2, "o--")):
         found = _values(rows, name)
         values = [r["value_up"] for r in found.values()]
-        fixed.plot(list(found), values, style, lw=width, ms=width + 2, color=COLOURS[name], label=name)
+        fixed.plot(list(found), values, style, lw=width, ms=width + 2, color=colour(name), label=name)
     fixed.axhline(6, color="0.6", lw=1, ls=":")
     fixed.text(10, 6.1, "Q(S_A, ↘)", ha="right", color="0.4", fontsize=8)
     fixed.set(title="Fixed point of Q(S_A, ↗)", xlabel="lookahead depth n", ylabel="value")
     legend(fixed, loc="center right")
     for name in ("highway", "highway, uniform over 1…n", "optimality, 1…n"):
         found = _values(rows, name)
-        needed.plot(list(found), [r["iterations"] for r in found.values()], "o-", color=COLOURS[name], label=name)
-    needed.set(title="Iterations to converge", xlabel="lookahead depth n", ylim=(0, None))
+        needed.plot(list(found), [r["iterations"] for r in found.values()], "o-", color=colour(name), label=name)
+    needed.set(title="Iterations to converge", xlabel="lookahead depth n", ylabel="iterations", ylim=(0, None))
     legend(needed, loc="lower left")
     for offset, name in ((0.1, "blue"), (0.0, "orange"), (-0.1, "red")):
         steps = select(rows, kind="chosen", n=10, policy=name)
         depth = [r["depth"] + offset for r in steps]
-        chosen.plot([r["iteration"] for r in steps], depth, "s-", color=COLOURS[name], label=f"{name} policy")
-    chosen.set(title="Depth the 10-step gate chooses", xlabel="iteration", yticks=[1, 10], xticks=[1, 2, 3, 4])
+        chosen.plot([r["iteration"] for r in steps], depth, "s-", color=POLICY_COLOURS[name], label=f"{name} policy")
+    chosen.set(title="Depth the 10-step gate chooses", xlabel="iteration", ylabel="depth")
+    chosen.set(yticks=[1, 10], xticks=[1, 2, 3, 4])
     legend(chosen, loc="center right")
     return [save(figure, out / "example-mdp.png")]
 
@@ -194,7 +197,7 @@ def _draw_mdp(ax: Any) -> None:
             reward = float(mdp.reward[s, action])
             shade = "red" if reward == -9 else "0.45" if name == "S_A" and action else None
             shade = shade or ("orange" if "orange" in name + target else "blue")
-            arrow = {"arrowstyle": "->", "color": COLOURS.get(shade, shade), "shrinkA": 4, "shrinkB": 4}
+            arrow = {"arrowstyle": "->", "color": POLICY_COLOURS.get(shade, shade), "shrinkA": 4, "shrinkB": 4}
             ax.annotate("", place[target], place[name], arrowprops=arrow)
             if reward:
                 (x, y), (u, v) = place[name], place[target]
@@ -204,7 +207,7 @@ def _draw_mdp(ax: Any) -> None:
                     ((x + u) / 2, (y + v) / 2),
                     xytext=(14 * side, 4),
                     textcoords="offset points",
-                    color=COLOURS.get(shade, shade),
+                    color=POLICY_COLOURS.get(shade, shade),
                     ha="center",
                 )
     for x, y in place.values():

@@ -20,10 +20,11 @@ from typing import Any
 import numpy as np
 
 from highway_rl.core import table1
+from highway_rl.envs.models.layouts import DOORS, GOAL, START
 from highway_rl.envs.models.multiroom import layout_picture, multi_room, random_layout
 from highway_rl.experiments.base import FAILS, HOLDS, PARTLY, Experiment, Row, Rows, Scale, Verdict, select
 from highway_rl.mdp.model import MDP
-from highway_rl.records.figures import COLOURS, axes, save
+from highway_rl.records.figures import axes, key, log_ticks, look, save
 from highway_rl.solvers import (
     Solution,
     gauss_seidel,
@@ -34,7 +35,7 @@ from highway_rl.solvers import (
 
 DISCOUNT, TOLERANCE = 0.99, 1e-10
 PI_DEPTH = 10
-METHODS: dict[str, Callable[..., Solution]] = {
+PLANNERS: dict[str, Callable[..., Solution]] = {
     "Highway VI (max)": highway_value_iteration,
     "Highway VI (mean)": functools.partial(highway_value_iteration, backup=table1.highway(range(1, 11))),
     "VI": value_iteration,
@@ -74,7 +75,7 @@ def run(state: str, door_reward: str, smallest_side: int, rooms: int, layout: in
     made = multi_room(rooms=rooms, min_room_size=smallest_side, state=state, door_reward=door_reward, seed=layout)
     mdp = MDP.from_table(*made.table, DISCOUNT).sparse()
     best = policy_iteration(mdp, tol=1e-8).value
-    for name, method in METHODS.items():
+    for name, method in PLANNERS.items():
         start = time.perf_counter()
         solution = method(mdp, tol=TOLERANCE, until="change")
         yield {
@@ -176,8 +177,9 @@ def plot(rows: Rows, out: Path) -> list[Path]:
     return [_headline(rows, out), _every_counting(rows, out), _layouts(rows, out)]
 
 
-def _curve(ax: Any, by_rooms: dict[int, float], name: str, style: str = "o-") -> None:
-    ax.plot(list(by_rooms), list(by_rooms.values()), style, color=COLOURS[name], label=name, ms=4)
+def _curve(ax: Any, by_rooms: dict[int, float], name: str) -> None:
+    shade, line = look(name)
+    ax.plot(list(by_rooms), list(by_rooms.values()), f"o{line}", color=shade, label=name, ms=4)
 
 
 def _headline(rows: Rows, out: Path) -> Path:
@@ -195,8 +197,9 @@ def _headline(rows: Rows, out: Path) -> Path:
                 _curve(ax, by_rooms, name)
             if column == "iterations":
                 swept = {n: (1 + PI_DEPTH) * x for n, x in found["PI"].items()}
-                _curve(ax, swept, "PI, sweeps counted", "o:")
-            ax.set(xlabel="number of rooms", ylabel=label, yscale="log", title=_title(where))
+                _curve(ax, swept, "PI, sweeps counted")
+            ax.set(xlabel="number of rooms", ylabel=label, title=_title(where))
+            log_ticks(ax)
     figure.legend(*grid[0].get_legend_handles_labels(), loc="outside right center", frameon=False, fontsize=8)
     return save(figure, out / "multi-room.png")
 
@@ -204,15 +207,15 @@ def _headline(rows: Rows, out: Path) -> Path:
 def _every_counting(rows: Rows, out: Path) -> Path:
     columns = ("iterations", *COUNTS)
     title = "Multi-Room under every reading: how large the rooms, what a state is, how the door pays, what is counted"
-    figure, grid = axes(len(present(rows)) * len(columns), title, columns=len(columns), size=(3.6, 2.5))
+    figure, grid = axes(len(present(rows)) * len(columns), title, columns=len(columns), size=(3.8, 2.7))
     for i, where in enumerate(present(rows)):
         for j, column in enumerate(columns):
             ax = grid[i * len(columns) + j]
             for name, by_rooms in means(rows, column, **where).items():
                 _curve(ax, by_rooms, name)
-            ax.set(yscale="log", title="iterations" if column == "iterations" else f"queries: {COUNTS[column]}")
-            if j == 0:
-                ax.set_ylabel(_title(where).replace(", ", "\n"))
+            ylabel = "iterations" if column == "iterations" else f"queries / states\n({COUNTS[column]})"
+            ax.set(title=_title(where), xlabel="number of rooms", ylabel=ylabel)
+            log_ticks(ax)
     figure.legend(*grid[0].get_legend_handles_labels(), loc="outside lower center", ncols=6, frameon=False)
     return save(figure, out / "multi-room-countings.png")
 
@@ -231,7 +234,16 @@ def _layouts(rows: Rows, out: Path) -> Path:
         ax.imshow(layout_picture(random_layout(rooms=n, min_room_size=side, seed=seed)))
         ax.set_title(f"{n} rooms, sides {side}–10" if side < 10 else f"{n} rooms of 10 × 10")
         ax.axis("off")
+    square = {"marker": "s", "lw": 0, "ms": 9}
+    marks = {"start": {**square, "color": _rgb(START), "ms": 5}, "goal": {**square, "color": _rgb(GOAL)}}
+    marks |= {f"door {i}": {**square, "color": _rgb(shade)} for i, shade in enumerate(DOORS, 1)}
+    marks[f"doors beyond {len(DOORS)}: again from the first colour"] = {"lw": 0}
+    key(figure, marks, "outside lower center", ncols=len(marks))
     return save(figure, out / "multi-room-layouts.png")
+
+
+def _rgb(levels: tuple[int, int, int]) -> tuple[float, ...]:
+    return tuple(x / 255 for x in levels)
 
 
 EXPERIMENT = Experiment(

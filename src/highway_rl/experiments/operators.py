@@ -25,7 +25,7 @@ from highway_rl.envs import make
 from highway_rl.experiments.base import FAILS, HOLDS, PARTLY, Experiment, Row, Rows, Scale, Verdict, select
 from highway_rl.mdp.model import MDP
 from highway_rl.mdp.operators import bellman, bellman_expectation, fixed_point, operator
-from highway_rl.records.figures import axes, save
+from highway_rl.records.figures import PALETTE, axes, family, key, save
 
 DEPTHS = (1, 2, 5)
 Rule = Callable[[Any], targets.TargetRule | Backup]
@@ -152,20 +152,23 @@ def _thresholds(rows: Rows) -> Verdict:
 
 def plot(rows: Rows, out: Path) -> list[Path]:
     """Bias of the fixed point and contraction rate, operator by operator."""
-    figure, (bias, rate) = axes(2, "Table 1, measured on random MDPs", size=(5.6, 5.6))
+    figure, (bias, rate) = axes(2, "Table 1, measured on random MDPs (a stroke is a world)", size=(5.6, 6.0))
     names = list(OPERATORS)[::-1]
     for y, name in enumerate(names):
-        goal = OPERATORS[name][0]
-        colour = "#1b7f5c" if name in HIGHWAY else "#8c6bb1" if goal == "Q*" else "#2c6fbb"
+        shade = PALETTE[family(name)]
         low, high = _column(rows, name, "bias_low"), _column(rows, name, "bias_high")
         clipped = np.clip(np.concatenate([low, high]), -30, 30)
-        bias.plot(clipped, np.full(clipped.size, y), "|", color=colour, alpha=0.25, ms=12)
+        bias.plot(clipped, np.full(clipped.size, y), "|", color=shade, alpha=0.3, ms=12)
         rates = _column(rows, name, "rate")
-        rate.plot(np.clip(rates, 0, 3), np.full(rates.size, y), "|", color=colour, alpha=0.25, ms=12)
-    bias.set(title="fixed point − its goal (smallest and largest over s,a)", yticks=range(len(names)))
-    bias.set_yticklabels([f"{n}  → {OPERATORS[n][0]}" for n in names])
+        rate.plot(np.clip(rates, 0, 3), np.full(rates.size, y), "|", color=shade, alpha=0.3, ms=12)
+    bias.set(title="fixed point − its goal", xlabel="smallest and largest over s, a (cut at ±30)")
+    bias.set_yticks(range(len(names)), [f"{n}  → {OPERATORS[n][0]}" for n in names])
     rate.axvline(1, color="0.3", lw=1)
-    rate.set(title="contraction of random pairs / discount (cut at 3)", yticks=range(len(names)), yticklabels=[])
+    rate.set(title="contraction of random pairs / discount", xlabel="largest shrinkage of a distance (cut at 3)")
+    rate.set_yticks(range(len(names)), [])
+    kinds = dict.fromkeys(family(name) for name in OPERATORS)
+    strokes = {kind: {"color": PALETTE[kind], "marker": "|", "ms": 12, "mew": 3, "lw": 0} for kind in kinds}
+    key(figure, strokes, "outside lower center", ncols=len(kinds))
     return [save(figure, out / "operators.png")]
 
 

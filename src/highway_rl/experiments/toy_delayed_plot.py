@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from highway_rl.experiments.base import Rows, select
-from highway_rl.records.figures import axes, legend, save
+from highway_rl.records.figures import axes, colour, legend, log_band, log_ticks, save
 
 CHOICE_DELAYS = (10, 15, 20, 25, 30, 35, 40, 45, 50, 100, 500)
 TRACE_DELAYS = (6, 8, 10, 12, 15, 17, 20, 22, 25)
@@ -40,14 +41,16 @@ PUBLISHED: dict[tuple[str, str], dict[int, float]] = {
 }
 """Medians of 100 trials, read from the vector figure of the RUDDER authors' poster."""
 
-COLOURS = {
-    "Highway Q-learning": "#1b7f5c",
-    "Monte Carlo": "#777777",
-    "RUDDER": "#c8393b",
-    "RUDDER + Q(λ)": "#e08a1e",
-    "Q(λ)": "#2c6fbb",
-    "SARSA(λ)": "#8c6bb1",
+MARKS = {
+    "Highway Q-learning": "o",
+    "Monte Carlo": "s",
+    "RUDDER": "D",
+    "RUDDER + Q(λ)": "v",
+    "Q(λ)": "P",
+    "SARSA(λ)": "X",
 }
+"""Of a method, beside its colour: several curves lie on each other."""
+
 Summary = Callable[[Rows, str, str, str], dict[int, dict[str, float]]]
 
 
@@ -58,17 +61,18 @@ def plot(rows: Rows, out: Path, summary: Summary, methods: list[str], alphas: tu
 
 def _solved(rows: Rows, out: Path, summary: Summary, methods: list[str]) -> Path:
     title = "Episodes until solved (triangles: some seeds at the cap, large: half or more; dashed: published medians)"
-    figure, grid = axes(4, title, columns=2, size=(5.4, 4.0))
+    figure, grid = axes(4, title, columns=2, size=(5.6, 4.2))
     for i, task in enumerate(("choice", "trace-back")):
         for rule, ax in (("greedy", grid[i]), ("average", grid[2 + i])):
             for method in methods:
-                _curve(ax, summary(rows, task, method, rule), rule, method)
+                _curve(ax, summary(rows, task, method, rule), rule, method, _seeds(rows, task, method))
                 known = PUBLISHED.get((task, method), {})
                 if rule == "average" and known:
-                    ax.plot(list(known), list(known.values()), "--", color=COLOURS[method], lw=1, alpha=0.7)
-            words = "greedy policy optimal, mean ± sd"
-            words = words if rule == "greedy" else "RUDDER's rule, median, 40–60 %"
-            ax.set(xscale="log", yscale="log", xlabel="delay", ylabel="episodes", title=f"{task}: {words}")
+                    ax.plot(list(known), list(known.values()), "--", color=colour(method), lw=1)
+            words = "greedy policy optimal\nmean; band: its 95 % interval, cut at 1/4 and 4 times the mean"
+            words = words if rule == "greedy" else "RUDDER's rule\nmedian; band: 40–60 % of seeds"
+            ax.set(xscale="log", xlabel="delay", ylabel="episodes", title=f"{task}, {words}")
+            log_ticks(ax)
             ticks = [d for d in (6, 8, 10, 15, 25, 50, 100, 200, 500) if ax.get_xlim()[0] <= d <= ax.get_xlim()[1]]
             ax.set_xticks(ticks, [str(d) for d in ticks], minor=False)
             ax.set_xticks([], minor=True)
@@ -76,19 +80,28 @@ def _solved(rows: Rows, out: Path, summary: Summary, methods: list[str]) -> Path
     return save(figure, out / "toy-delayed.png")
 
 
-def _curve(ax: Any, found: dict[int, dict[str, float]], rule: str, method: str) -> None:
+def _seeds(rows: Rows, task: str, method: str) -> dict[int, int]:
+    """How many there are, by delay."""
+    return Counter(row["delay"] for row in select(rows, kind="solve", task=task, method=method))
+
+
+def _curve(ax: Any, found: dict[int, dict[str, float]], rule: str, method: str, seeds: dict[int, int]) -> None:
     if not found:
         return
     delays = list(found)
-    centre = np.array([x["mean" if rule == "greedy" else "median"] for x in found.values()])
-    low = [max(x["mean"] - x["sd"], 1) if rule == "greedy" else x["low"] for x in found.values()]
-    high = [x["mean"] + x["sd"] if rule == "greedy" else x["high"] for x in found.values()]
-    ax.plot(delays, centre, "o-", ms=4, color=COLOURS[method], label=method)
-    ax.fill_between(delays, low, high, color=COLOURS[method], alpha=0.12, lw=0)
+    if rule == "greedy":
+        centre = np.array([x["mean"] for x in found.values()])
+        half = np.array([1.96 * x["sd"] / np.sqrt(seeds[d]) for d, x in found.items()])
+        low, high = log_band(centre, centre - half, centre + half)
+    else:
+        centre, low, high = (np.array([x[name] for x in found.values()]) for name in ("median", "low", "high"))
+    shade = colour(method)
+    ax.plot(delays, centre, f"{MARKS.get(method, 'o')}-", ms=4, lw=1.5, color=shade, label=method)
+    ax.fill_between(delays, low, high, color=shade, alpha=0.2, lw=0)
     for size, least, most in ((6, 0.0, 0.5), (11, 0.5, 1.1)):
         capped = [d for d, x in found.items() if x["capped"] > 0 and least <= x["capped"] < most]
         at = [centre[delays.index(d)] for d in capped]
-        ax.plot(capped, at, "^", ms=size, mfc="white", color=COLOURS[method])
+        ax.plot(capped, at, "^", ms=size, mfc="white", color=shade)
 
 
 def _misled(rows: Rows, out: Path, alphas: tuple[float, ...]) -> Path:
@@ -98,13 +111,14 @@ def _misled(rows: Rows, out: Path, alphas: tuple[float, ...]) -> Path:
         for i, alpha in enumerate(alphas):
             found = [r for r in select(rows, kind="noise", task=task, gate=True) if float(r["alpha"]) == alpha]
             found.sort(key=lambda row: row["rollouts"])
-            shade = 0.85 * i / max(len(alphas) - 1, 1)
             label = "maximum (α = ∞)" if alpha == float("inf") else f"softmax α = {alpha:g}"
             x = [row["rollouts"] for row in found]
-            ax.plot(x, [row["wrong"] for row in found], "o-", ms=4, color=str(shade), label=label)
+            wide = 1.0 + 1.5 * (len(alphas) - 1 - i)  # the first lie under the others and show at their sides
+            shade = colour("Highway Q-learning", 1 - i / max(len(alphas) - 1, 1))
+            ax.plot(x, [row["wrong"] for row in found], "o-", ms=wide + 2, lw=wide, color=shade, label=label)
         found = sorted(select(rows, kind="noise", task=task, gate=False), key=lambda row: row["rollouts"])
         x = [row["rollouts"] for row in found]
-        ax.plot(x, [row["wrong"] for row in found], "s--", ms=4, color="#c8393b", label="mean, no gate")
+        ax.plot(x, [row["wrong"] for row in found], "s--", ms=4, color=colour("mean, no gate"), label="mean, no gate")
         ax.axhline(0.5, color="0.7", lw=1, ls=":")
         name = "Choice: worse subtree preferred" if task == "choice" else "watch repair: losing brands repaired"
         ax.set(xscale="log", ylim=(-0.03, 1.03), xlabel="rollouts per policy", ylabel="share of seeds", title=name)
