@@ -337,7 +337,6 @@ def test_history_progress_and_options() -> None:
     )
     for options, says in (
         ({"tol": 0.0}, "tol=0.0: give a number > 0"),
-        ({"tol": True}, "tol=True: give a number > 0"),
         ({"tol": np.inf}, "tol=inf: give a number > 0"),
         ({"tol": np.nan}, "tol=nan"),
         ({"until": "never"}, "until='never': give one of bound, change"),
