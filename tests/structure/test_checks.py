@@ -14,12 +14,18 @@ IMPERATIVES = (
     "ask",
     "build",
     "call",
+    "close",
     "divide",
+    "end",
     "fill",
     "install",
+    "leave",
     "make",
+    "put",
     "run",
+    "train",
     "use",
+    "wait",
     "write",
 )
 """How the part after the colon begins: it says what to type or do."""
