@@ -112,8 +112,8 @@ MUTANTS = [
     Mutant(
         "maximum becomes a mean",
         BACKUP,
-        "slope = xp.asarray(alpha, dtype=values.dtype) *",
-        "slope = xp.zeros_like(values) *",
+        "alpha = xp.asarray(alpha, dtype=values.dtype) /",
+        "alpha = xp.zeros_like(values) /",
         (THEOREMS,),
         "theorem_4 or softmax_limits",
     ),
@@ -144,8 +144,8 @@ MUTANTS = [
     Mutant(
         "alpha with the wrong sign",
         BACKUP,
-        "slope = xp.asarray(alpha, dtype=values.dtype) *",
-        "slope = -xp.asarray(alpha, dtype=values.dtype) *",
+        "alpha = xp.asarray(alpha, dtype=values.dtype) /",
+        "alpha = -xp.asarray(alpha, dtype=values.dtype) /",
         (CORE,),
         "smax",
     ),

@@ -1,5 +1,6 @@
 """Gate, aggregate and `Backup`: the numbers at the edges, NumPy against JAX, and what is refused."""
 
+import itertools
 import math
 
 import jax
@@ -95,6 +96,76 @@ def test_smax_gradient_is_finite():
         assert np.isfinite(by_alpha) or alpha < 1e-9  # the spread of ±1e30 squared is beyond float64 only at α ≈ 0
         np.testing.assert_array_equal(by_value[3], 0)
     np.testing.assert_allclose(slope(values, 0.0)[0][0], 1 / 3, rtol=1e-12)
+
+
+def naive_slopes(values, alpha, prior):
+    """pₓ(1 + α(f(x) − smax)), the derivative in each value, and the variance, that in α; p shares ties at α = ∞."""
+    live = np.asarray(prior) > 0
+    if not live.any():
+        return np.zeros(len(values)), 0.0
+    gap = np.where(live, values - np.max(values[live]), 0.0)
+    weight = prior * ((gap == 0) if alpha == math.inf else np.exp(alpha * gap))
+    share = weight / weight.sum()
+    away = gap - np.sum(share * gap)
+    return share * (1.0 if alpha == math.inf else 1.0 + alpha * away), np.sum(share * away**2)
+
+
+@jax.jit
+def slopes(values, alpha, prior, mask):
+    """smax and its gradients, everything traced."""
+    total = lambda v, a: jnp.sum(smax(v, a, prior, mask))  # noqa: E731
+    return smax(values, alpha, prior, mask), *jax.grad(total, argnums=(0, 1))(values, alpha)
+
+
+ROWS = ([1.0, 1.0, 0.5, -1.0], [0.3, -0.2, 0.9, 0.9], [-1.0, -1.0, -1.0, -1.0], [0.0, 1.0, -1.0, 0.25])
+PRIORS = ([1.0, 1.0, 1.0, 1.0], [0.1, 0.3, 0.4, 0.2], [0.7, 0.3, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0])
+MASKS = (None, np.array([False, True, True, True]), np.zeros(4, bool))
+
+
+@pytest.mark.parametrize("alpha", [0.0, 1e-12, 0.7, 5.0, 1e30, math.inf])
+@pytest.mark.parametrize(
+    "as_alpha", [float, np.float64, np.array, jnp.asarray], ids=["float", "scalar", "numpy", "jax"]
+)
+def test_smax_gradient_is_its_derivative(alpha, as_alpha):
+    """With ties, priors and masks that leave nothing, and at α = ∞ given as an array, where it is the maximum's."""
+    for row, prior, mask in itertools.product(ROWS, PRIORS, MASKS):
+        values, kept = np.array(row), np.array(prior) * (1.0 if mask is None else mask)
+        found, by_value, by_alpha = slopes(jnp.asarray(values), as_alpha(alpha), jnp.asarray(prior), mask)
+        np.testing.assert_allclose(found, naive_smax(values, alpha, kept), atol=1e-12)
+        by_hand = naive_slopes(values, alpha, kept)
+        np.testing.assert_allclose(by_value, by_hand[0], atol=1e-9)
+        np.testing.assert_allclose(by_alpha, by_hand[1], atol=1e-9)
+
+
+@DTYPES
+@pytest.mark.parametrize("alpha", [0.0, 8.0, 1e30, math.inf])
+def test_smax_near_the_largest_number(alpha, dtype):
+    """Where the difference of two values, or the sum of all, is beyond the dtype: value and gradient are still right.
+
+    α is in units of 1 / the largest value, so that 8 is a soft maximum; warnings are errors here.
+    """
+    size = dtype(3e38 if dtype == np.float32 else 1.7e308)
+    for row, prior, mask in itertools.product(ROWS, PRIORS, MASKS):
+        values, kept = np.array(row), np.array(prior) * (1.0 if mask is None else mask)
+        large, weights = values.astype(dtype) * size, np.array(prior, dtype)
+        sharpness = np.array(alpha, dtype) / size
+        one = smax(large, sharpness, weights, mask)
+        found, by_value, _ = slopes(jnp.asarray(large), jnp.asarray(sharpness), jnp.asarray(weights), mask)
+        assert one.dtype == found.dtype == dtype
+        for scaled in (one / size, found / size):
+            np.testing.assert_allclose(scaled, naive_smax(values, alpha, kept), atol=1e-5)
+        np.testing.assert_allclose(by_value, naive_slopes(values, alpha, kept)[0], atol=1e-5)
+
+
+@BOTH
+@DTYPES
+@pytest.mark.parametrize("alpha", [0.0, 1e-12, 1.0, 1e30, math.inf])
+def test_smax_of_the_largest_numbers_themselves(alpha, dtype, xp):
+    """±max: their mean at α = 0, and the larger one, exactly, at any other α."""
+    most = np.finfo(dtype).max
+    values = xp.asarray(np.array([[most, -most], [-most, -most], [most, most]], dtype))
+    found = smax(values, alpha, mask=xp.ones((3, 2), dtype=bool))
+    np.testing.assert_array_equal(found, np.array([most if alpha else 0.0, -most, most], dtype))
 
 
 # ---------------------------------------------------------------- gate, combine_returns
@@ -197,7 +268,7 @@ def test_lambda_return_weights_sum_to_one(depth, lam):
         (lambda: Backup((0,)), "depth 0 is not"),
         (lambda: Backup((1, -2)), "depth -2"),
         (lambda: Backup((True,)), "depth True"),
-        (lambda: Backup((2, 2)), "each depth may stand there once"),
+        (lambda: Backup((2, 2)), "each depth once"),
         (lambda: Backup((1, 2), [0.5, 0.2]), "depth_prior=.*sum to one"),
         (lambda: Backup((1, 2), [1.5, -0.5]), "depth_prior=.*>= 0"),
         (lambda: Backup((1, 2), [1.0]), r"depth_prior has shape \(1,\).*2 entries"),

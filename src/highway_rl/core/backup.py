@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 from jaxtyping import Bool, Float
 
 from highway_rl.core.checks import check_backup
@@ -73,14 +74,31 @@ def smax(
     live = xp.broadcast_to(live, values.shape)
     top = xp.max(xp.where(live, values, -math.inf), axis=-1, keepdims=True)
     top = xp.where(xp.any(live, axis=-1, keepdims=True), top, xp.zeros_like(top))
+    scale, shift = _room(xp.where(live, values, xp.zeros_like(values)))
     # Shifting by the maximum keeps exp in range, and leaves the result exact for α = ∞ and for equal values.
-    gap = xp.where(live, values - top, xp.zeros_like(values))
-    below = gap < 0
-    slope = xp.asarray(alpha, dtype=values.dtype) * xp.where(below, gap, -xp.ones_like(gap))
-    weight = xp.where(live, prior * xp.exp(xp.where(below, slope, xp.zeros_like(slope))), xp.zeros_like(values))
+    gap = xp.where(live, values * scale - top * scale, xp.zeros_like(values))
+    with np.errstate(over="ignore"):  # a slope of −∞ is meant: it weighs nothing
+        alpha = xp.asarray(alpha, dtype=values.dtype) / scale
+        endless = alpha == math.inf  # kept apart, since ∞ · 0 has neither value nor gradient
+        slope = xp.where(endless, xp.zeros_like(alpha), alpha) * gap
+    slope = xp.where(endless & (gap < 0), -math.inf, slope + shift)
+    weight = xp.where(live, prior * xp.exp(slope), xp.zeros_like(values))
     total = xp.sum(weight, axis=-1)
     mean_gap = xp.sum(weight * gap, axis=-1) / xp.where(total > 0, total, xp.ones_like(total))
-    return xp.asarray(top[..., 0] + mean_gap)
+    return xp.asarray((top[..., 0] * scale[..., 0] + mean_gap) / scale[..., 0])
+
+
+def _room(values: Float[AnyArray, "*b x"]) -> tuple[Float[AnyArray, "*b 1"], Float[AnyArray, "*b 1"]]:
+    """A factor for the values and a summand for the exponents, so that no sum or slope of `smax` overflows.
+
+    1 and 0, which change no bit, except where a row comes near the largest number its dtype has.
+    """
+    xp = values.__array_namespace__()
+    room = 2.0 ** (values.shape[-1].bit_length() + 3)  # a power of two rounds nothing
+    size = xp.max(xp.abs(values), axis=-1, keepdims=True)
+    large = size > float(xp.finfo(values.dtype).max) / room
+    scale = xp.where(large, xp.full_like(size, room**-2), xp.ones_like(size))
+    return scale, xp.where(large, xp.full_like(size, math.log(room)), xp.zeros_like(size))
 
 
 @record
