@@ -128,7 +128,7 @@ def test_grid_world_pays_half_the_time_at_the_bomb():
         ("choice", {"noise": (0, 1, 2)}, "noise=.*: give 2 numbers"),
         ("watch-repair", {"deviation": "abc"}, "deviation='abc': give 4 numbers >= 0"),
         ("watch-repair", {"deviation": (float("nan"),) * 4}, "deviation=nan: give"),
-        ("choice", {"size": 3}, "choice has no option 'size': it takes delay"),
+        ("choice", {"size": 3}, "choice has no option 'size': choose from delay"),
         ("maze-of-time", {}, "unknown task 'maze-of-time': choose from trace-back"),
     ],
 )
