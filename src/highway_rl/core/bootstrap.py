@@ -3,6 +3,8 @@
 A bootstrap is a function (q[..., a], behaviour[..., a]) → probabilities[..., a], the target policy π' at that
 state; the value is Σ_a π'(a) q(a). `behaviour` is the distribution that acts there: the behavioural policy
 in an exact operator, the one-hot of the action taken in sampled data. The same function therefore serves both.
+
+A bootstrap may leave open what only the agent knows: its ε, its newer network's values. `filled` closes the gap.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from jaxtyping import Float
 
+from highway_rl import checks
 from highway_rl.types import AnyArray, record
 
 
@@ -66,12 +69,15 @@ evenly_greedy = EvenlyGreedy()
 class EpsilonGreedy:
     """(1−ε) max_a q(a) + ε mean_a q(a): the paper's stand-in for the max in its deep agents (App. C.3).
 
-    Ties share the greedy part evenly, as an agent that breaks them at random acts.
+    Ties share the greedy part evenly, as an agent that breaks them at random acts. None is the ε of the agent that
+    acts, filled in by it.
     """
 
-    epsilon: Any
+    epsilon: Any = None
 
     def __call__(self, q: Float[AnyArray, "*b a"], behaviour: Any = None) -> Float[AnyArray, "*b a"]:
+        if self.epsilon is None:
+            raise checks.refusal("epsilon", None, "a number, or the agent's by filled(bootstrap, epsilon=...)")
         epsilon = q.__array_namespace__().asarray(self.epsilon, dtype=q.dtype)
         return (1 - epsilon) * evenly_greedy(q) + epsilon / q.shape[-1]
 
@@ -101,12 +107,33 @@ class Expected:
 
 @record
 class Double:
-    """Double DQN: the action is chosen by `selector`'s values and priced by q."""
+    """Double DQN: the action is chosen by `selector`'s values and priced by q.
 
-    selector: Any
+    None is the values of the agent's newer network, filled in by it.
+    """
+
+    selector: Any = None
 
     def __call__(self, q: Float[AnyArray, "*b a"], behaviour: Any = None) -> Float[AnyArray, "*b a"]:
+        if self.selector is None:
+            raise checks.refusal("selector", None, "values like q, or the agent's by filled(bootstrap, selector=...)")
         return greedy(self.selector)
+
+
+def filled(bootstrap: Bootstrap, *, epsilon: Any = None, selector: Any = None) -> Bootstrap:
+    """The bootstrap with the gaps an agent fills: its ε, its newer network's values; itself where there are none.
+
+    >>> filled(Mixed(0.5, EpsilonGreedy()), epsilon=0.1)
+    Mixed(sigma=0.5, bootstrap=EpsilonGreedy(epsilon=0.1))
+    """
+    if isinstance(bootstrap, EpsilonGreedy) and bootstrap.epsilon is None and epsilon is not None:
+        return EpsilonGreedy(epsilon)
+    if isinstance(bootstrap, Double) and bootstrap.selector is None and selector is not None:
+        return Double(selector)
+    if isinstance(bootstrap, Mixed):
+        inside = filled(bootstrap.bootstrap, epsilon=epsilon, selector=selector)
+        return bootstrap if inside is bootstrap.bootstrap else Mixed(bootstrap.sigma, inside)
+    return bootstrap
 
 
 def value_of(
