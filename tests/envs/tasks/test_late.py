@@ -76,7 +76,7 @@ def maze_rules() -> Rules:
 
 
 def lock_rules() -> Rules:
-    code = [1, 2, 2]
+    code = [1, 2, 1]
 
     def follow(place: tuple, action: int) -> Outcomes:
         time, right = place

@@ -153,7 +153,7 @@ class Dial:
     right: Array
 
 
-def lock(digits: int = 3, num_actions: int = 3, wait: int = 40, shown: bool = True) -> Env:
+def lock(digits: int = 3, num_actions: int = 4, wait: int = 40, shown: bool = True) -> Env:
     """Dial a combination, then wait. Late: the last of `wait` idle steps pays 1 if every digit was right, else 0.
 
     The right action at place i is (i² + 1) mod num_actions. Not `shown`, nothing tells whether the choices so far were
@@ -233,7 +233,7 @@ class Known(NamedTuple):
 
 KNOWN = {
     "key-door": Known(1.0, 0.1046),
-    "lock": Known(1.0, 3.0**-3),
+    "lock": Known(1.0, 4.0**-3),
     "inventory-year": Known(1.0209, -0.6660),
     "maintenance": Known(0.9946, 0.3453),
     "late-maze": Known(1.0, 0.1547),
