@@ -1,1 +1,88 @@
-"""The mathematics: returns → gate → aggregate. Start with `backup.py`."""
+"""The mathematics, returns → gate → aggregate, on arrays alone: it imports `types` and `checks` and nothing else here.
+
+Start with `backup.py`. The function that makes targets of experience is `highway_rl.core.targets.targets`, since
+`highway_rl.core.targets` is its module.
+"""
+
+from highway_rl.core import table1
+from highway_rl.core.backup import TO_END, Backup, combine_returns, gate, gate_open, smax
+from highway_rl.core.bootstrap import (
+    Bootstrap,
+    Double,
+    EpsilonGreedy,
+    EvenlyGreedy,
+    Expected,
+    Greedy,
+    Mixed,
+    OnAction,
+    evenly_greedy,
+    filled,
+    greedy,
+    maxmin,
+    on_action,
+    value_of,
+)
+from highway_rl.core.rules import (
+    TargetRule,
+    Trace,
+    expected_sarsa,
+    highway,
+    highway_optimality,
+    importance_sampling,
+    monte_carlo,
+    n_step,
+    n_step_sarsa,
+    peng_q_lambda,
+    q_lambda,
+    q_learning,
+    q_sigma,
+    retrace,
+    sarsa_lambda,
+    soft_highway,
+    tree_backup,
+    watkins_q_lambda,
+)
+from highway_rl.core.trajectory import Trajectory
+
+__all__ = [
+    "TO_END",
+    "Backup",
+    "Bootstrap",
+    "Double",
+    "EpsilonGreedy",
+    "EvenlyGreedy",
+    "Expected",
+    "Greedy",
+    "Mixed",
+    "OnAction",
+    "TargetRule",
+    "Trace",
+    "Trajectory",
+    "combine_returns",
+    "evenly_greedy",
+    "expected_sarsa",
+    "filled",
+    "gate",
+    "gate_open",
+    "greedy",
+    "highway",
+    "highway_optimality",
+    "importance_sampling",
+    "maxmin",
+    "monte_carlo",
+    "n_step",
+    "n_step_sarsa",
+    "on_action",
+    "peng_q_lambda",
+    "q_lambda",
+    "q_learning",
+    "q_sigma",
+    "retrace",
+    "sarsa_lambda",
+    "smax",
+    "soft_highway",
+    "table1",
+    "tree_backup",
+    "value_of",
+    "watkins_q_lambda",
+]

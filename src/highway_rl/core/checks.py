@@ -1,9 +1,10 @@
-"""What the core refuses of a backup."""
+"""What the core refuses of a backup, and of the data a person brings."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import jax
 import numpy as np
 
 from highway_rl import checks
@@ -28,3 +29,41 @@ def check_backup(backup: Any) -> None:
         checks.numbers(name, getattr(backup, name), lambda x: x >= 0, "in [0, inf]")
     if backup.depth_prior is not None and checks.is_concrete(backup.depth_prior):
         checks.shares("depth_prior", backup.depth_prior, len(backup.depths))
+
+
+def check_shape(name: str, shape: tuple[int, ...], expected: tuple[int, ...], what: str) -> None:
+    if shape != expected:
+        raise ValueError(f"{name} has shape {shape}: give {expected}, {what}")
+
+
+def check_real(name: str, array: Any) -> bool:
+    """Whether an array of real numbers holds floating ones; whole ones are the rest."""
+    floating = bool(jax.dtypes.issubdtype(array.dtype, np.floating))
+    if not floating and array.dtype.kind not in "iu":
+        raise ValueError(f"{name} has dtype {array.dtype}: give real numbers")
+    return floating
+
+
+def check_actions(action: Any, count: int) -> None:
+    """The numbers of actions, each below `count`."""
+    if action.dtype.kind not in "iu":
+        raise ValueError(f"action has dtype {action.dtype}: give whole numbers, the actions taken")
+    known = _known(action)
+    wrong = known[(known < 0) | (known >= count)]
+    if wrong.size:
+        raise checks.refusal("action", int(wrong[0]), f"actions from 0 to {count - 1}, as q has {count}")
+
+
+def check_flags(name: str, array: Any) -> None:
+    """Bools, or numbers that are 0 or 1."""
+    if array.dtype.kind != "b":
+        check_real(name, array)
+    known = _known(array)
+    wrong = known[(known != 0) & (known != 1)]
+    if wrong.size:
+        raise checks.refusal(name, wrong[0].item(), "bools, or 0 and 1")
+
+
+def _known(array: Any) -> np.ndarray:
+    """The numbers of an array, none where JAX traces it."""
+    return np.asarray(array) if checks.is_concrete(array) else np.zeros(0)
