@@ -2,7 +2,7 @@
 
     python benchmarks/dqn.py                       one run on this machine
     python benchmarks/dqn.py --runs 1 60 --games breakout seaquest --algos dqn retrace
-    python benchmarks/dqn.py --algos soft-highway-dqn --rule depths=1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,end
+    python benchmarks/dqn.py --algos soft-highway-dqn:depths=1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,end dqn:k=4
 
 A period is timed after warming up, with the paper's settings: one environment, one update of 32 a step, a store of
 1e5 steps and a refresh every 1000.
@@ -19,14 +19,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from highway_rl.cli.console import settings
 from highway_rl.data.codec import codec, decoded
 from highway_rl.deep import dqn, loop
-from highway_rl.deep import refresh as refreshing
-from highway_rl.deep.algorithms import ALGORITHMS, make_agent
-from highway_rl.envs import make
+from highway_rl.deep.refresh import make_agent, whole_store, whole_targets
+from highway_rl.deep.schedule import Schedule
+from highway_rl.envs import make_env
 from highway_rl.envs.wrappers import auto_reset
 from highway_rl.records.provenance import provenance
+from highway_rl.runs.config import Config, build
+from highway_rl.runs.text import parse
 
 
 def seconds(f: Any, *args: Any, repeats: int = 3) -> float:
@@ -42,10 +43,10 @@ def seconds(f: Any, *args: Any, repeats: int = 3) -> float:
 def whole(env: Any, agent: Any, schedule: Any, runs: int, periods: int) -> dict[str, float]:
     """µs a step of the compiled program that trains; state is donated, as the host loop does."""
     keys = jax.random.split(jax.random.key(0), runs)
-    state = jax.jit(jax.vmap(lambda k: loop.init(env, agent, schedule, k)))(keys)
-    go = jax.jit(
-        jax.vmap(lambda r, first: loop.advance(env, agent, schedule, r, first, 1), in_axes=(0, None)), donate_argnums=0
-    )
+    made = make_agent(agent, env.spec)
+    state = jax.jit(jax.vmap(lambda k: loop.init(env, made, schedule, k)))(keys)
+    one = lambda r, first: loop.advance(env, make_agent(agent, env.spec), schedule, r, first, 1)  # noqa: E731
+    go = jax.jit(jax.vmap(one, in_axes=(0, None)), donate_argnums=0)
     begin = time.perf_counter()
     compiled = go.lower(state, jnp.int32(0)).compile()
     compile_s = time.perf_counter() - begin
@@ -67,7 +68,7 @@ def parts(env: Any, agent: Any, schedule: Any, runs: int, steps: int = 1000) -> 
     coded = codec(env.spec.observation)
     playing = auto_reset(env)
     keys = jax.random.split(jax.random.key(0), runs)
-    run = jax.jit(jax.vmap(lambda k: loop.init(env, agent, schedule, k)))(keys)
+    run = jax.jit(jax.vmap(lambda k: loop.init(env, make_agent(agent, env.spec), schedule, k)))(keys)
     obs = jnp.zeros((runs, agent.batch_size, coded.width), jnp.uint8)
     action = jnp.zeros((runs, agent.batch_size), jnp.int32)
     target = jnp.ones((runs, agent.batch_size), jnp.float32)
@@ -80,7 +81,7 @@ def parts(env: Any, agent: Any, schedule: Any, runs: int, steps: int = 1000) -> 
         return jax.vmap(playing.step)(state, jnp.zeros(runs, jnp.int32), step_keys).state
 
     def act(first: Any, i: Any) -> Any:
-        q = jax.vmap(lambda p, o: dqn.q_values(agent, env, p, o))(
+        q = jax.vmap(lambda p, o: dqn.q_values(agent, env.spec, p, o))(
             run.learning.params, jax.tree.map(lambda x: x ^ (first[0, 0] > 1e9), run.env.obs)
         )
         return first + jnp.argmax(q, axis=-1)
@@ -89,15 +90,13 @@ def parts(env: Any, agent: Any, schedule: Any, runs: int, steps: int = 1000) -> 
         rows = jnp.concatenate([jax.vmap(jax.vmap(coded.encode))(run.env.obs), obs ^ i.astype(jnp.uint8)], axis=1)
 
         def one(c: Any, o: Any, a: Any, t: Any) -> Any:
-            return dqn.update(agent, env, c, jnp.int32(0), decoded(coded, o), a, t)[0]
+            return dqn.update(agent, env.spec, c, jnp.int32(0), decoded(coded, o), a, t)[0]
 
         return jax.vmap(one)(learning, rows, action, target)
 
     full = jnp.int32(schedule.capacity)
-    refresh = jax.jit(
-        jax.vmap(lambda r: refreshing.refresh(agent, env, r.learning.params, None, r.store, full, jax.random.key(0)))
-    )
-    network = jax.jit(jax.vmap(lambda r: refreshing.whole_store(agent, env, r.learning.params, r.store, full)))
+    refresh = jax.jit(jax.vmap(lambda r: whole_targets(agent, env.spec, r.learning, r.store, full, jax.random.key(0))))
+    network = jax.jit(jax.vmap(lambda r: whole_store(agent, env.spec, r.learning.params, r.store, full)))
     return {
         "environment": 1e6
         * seconds(repeat(step), jax.vmap(lambda s: jax.tree.map(lambda x: x[0], s))(run.env))
@@ -112,8 +111,8 @@ def parts(env: Any, agent: Any, schedule: Any, runs: int, steps: int = 1000) -> 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--games", nargs="+", default=["breakout"])
-    parser.add_argument("--algos", nargs="+", default=["soft-highway-dqn"], choices=ALGORITHMS)
-    parser.add_argument("--rule", nargs="*", default=[], metavar="NAME=VALUE", help="options of the algorithms")
+    parser.add_argument("--algos", nargs="+", default=["soft-highway-dqn"], metavar="NAME[:…]")
+    parser.add_argument("--preset", default="explorer", help="explorer or paper")
     parser.add_argument("--runs", nargs="+", type=int, default=[1])
     parser.add_argument("--delay", default="end", help="end, or none")
     parser.add_argument("--parts", action="store_true", help="also each part alone")
@@ -126,16 +125,16 @@ def main() -> None:
     rows = json.loads(args.out.read_text())["rows"] if args.out and args.out.exists() else []
     facts = provenance(benchmark="dqn")
     for game in args.games:
-        env = make(f"minatar/{game}", **({} if args.delay == "none" else {"delay": args.delay}))
+        env = make_env(f"minatar/{game}", **({} if args.delay == "none" else {"delay": args.delay}))
         for algo in args.algos:
-            agent = make_agent(algo, rule=settings(args.rule), discount=0.996)
-            schedule = loop.Schedule(steps=10_000, start=1_000, capacity=args.capacity)
+            agent, _ = build(Config(f"minatar/{game}", preset=args.preset), env, parse(algo)[0])
+            schedule = Schedule(steps=10_000, start=1_000, capacity=args.capacity)
             for runs in args.runs:
                 row: dict[str, Any] = {
                     "game": game,
                     "delay": args.delay,
                     "algo": algo,
-                    **settings(args.rule),
+                    "preset": args.preset,
                     "runs": runs,
                 }
                 row |= whole(env, agent, schedule, runs, args.periods)

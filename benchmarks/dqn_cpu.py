@@ -31,11 +31,14 @@ def ours(threads: int) -> dict[str, Any]:
     import jax.numpy as jnp
 
     from highway_rl.deep import loop
-    from highway_rl.deep.algorithms import make_agent
-    from highway_rl.envs import make
+    from highway_rl.deep.algorithms import named_agent
+    from highway_rl.deep.refresh import make_agent
+    from highway_rl.deep.schedule import Schedule
+    from highway_rl.envs import make_env
 
-    env, agent = make("minatar/breakout"), make_agent("n-step-dqn", rule={"n": 3})
-    plan = loop.Schedule(steps=10_000, start=1_000)
+    env = make_env("minatar/breakout")
+    agent = make_agent(named_agent("n-step-dqn", rule={"n": 3}), env.spec)
+    plan = Schedule(steps=10_000, start=1_000)
     run = jax.jit(lambda k: loop.init(env, agent, plan, k))(jax.random.key(0))
     go = jax.jit(lambda r, first: loop.advance(env, agent, plan, r, first, 1), donate_argnums=0)
     begin = time.perf_counter()

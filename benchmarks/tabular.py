@@ -89,7 +89,7 @@ def main() -> None:
     env = make_task("trace-back", delay=options.delay)
     keys = jax.random.split(jax.random.key(0), options.seeds)
     for name in ("highway-q-learning", "watkins-q-lambda", "monte-carlo"):
-        learner = tabular.learner(env, tabular.make_agent(name, env.horizon))
+        learner = tabular.learner(env, tabular.tabular_agent(name, env.horizon))
         train = trainer(env, learner, max_episodes=options.episodes, until="cap", keep=lambda memory: ())
         compiled = train.lower(keys).compile()  # type: ignore[attr-defined]
         times = []

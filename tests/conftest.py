@@ -69,7 +69,7 @@ def _as_users_run_it(request: pytest.FixtureRequest) -> Iterator[None]:
     if not _under(request, AS_USERS):
         yield
         return
-    learns, before = "learns" in request.keywords, jax.config.jax_disable_most_optimizations
+    learns, before = "learns" in request.keywords, jax.config.values["jax_disable_most_optimizations"]
     with jax.enable_x64(False), jax.numpy_dtype_promotion("standard"):
         jax.config.update("jax_disable_most_optimizations", before and not learns)
         yield

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 import tyro
 from tyro.conf import FlagCreatePairsOff, Positional, UseAppendAction, arg, subcommand
 
-from highway_rl.cli.console import coloured, one_line, progress, settings, short, table
+from highway_rl.cli.console import coloured, one_line, progress, short, table
 from highway_rl.cli.games import Play, Watch
 from highway_rl.cli.learn import Learn
 from highway_rl.cli.train import LATE, Evaluate, Resume, Train
@@ -40,8 +40,11 @@ class List(Debug):
 
         rows = [(e.name, e.paper, e.summary) for e in experiments().values()]
         table(("experiment", "paper", "what it shows"), rows)
-        print("environments: " + ", ".join(envs.names()))
-        print("to learn: " + ", ".join(envs.learnable()))
+        from highway_rl.deep.algorithms import ALGORITHMS
+
+        print("models to solve: " + ", ".join([*envs.MODELS, *envs.registry.TOY_TEXT]))
+        print("environments to learn: " + ", ".join(envs.learnable()))
+        print("algorithms: " + ", ".join(ALGORITHMS.names()))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -92,10 +95,13 @@ class Plot(Debug):
     def __call__(self) -> None:
         from highway_rl.experiments import base, claims
 
-        if (Path(self.experiment) / "metrics.csv").exists():
+        folder = Path(self.experiment)
+        if folder.is_dir() or (folder.parent != Path() and self.experiment not in base.experiments()):
             from highway_rl.records.curves import draw
 
-            print(f"figure: {draw(Path(self.experiment))}")
+            if not folder.is_dir():
+                raise ValueError(f"{folder} is not there: give a training folder, or an experiment's name")
+            print(f"figure: {draw(folder)}")
             return
         experiment = base.find(self.experiment)
         stored = self.out / f"{experiment.name}.csv"
@@ -120,6 +126,8 @@ class Check(Debug):
     def __call__(self) -> None:
         from highway_rl.experiments import base, claims
 
+        if not self.out.is_dir():
+            raise ValueError(f"{self.out} is not there: give --out a folder of stored runs, such as results")
         found = claims.check(self.out, base.find(self.experiment) if self.experiment else None)
         if self.json:
             print(json.dumps(found, indent=2, ensure_ascii=False))
@@ -163,9 +171,12 @@ class Solve(Debug):
 
     def __call__(self) -> None:
         from highway_rl.cli.planning import compare, load, save
+        from highway_rl.runs.text import settings
 
         if self.save is not None and self.save.suffix != ".npz":
-            raise ValueError(f"--save {self.save}: the name must end in .npz")
+            raise ValueError(f"--save {self.save}: give a name that ends in .npz")
+        if self.save is not None and not self.save.parent.is_dir():
+            raise ValueError(f"--save {self.save}: {self.save.parent} is not there: make that folder first")
         mdp = load(self.model, self.discount, self.reward, settings(self.set))
         name = " ".join(self.model)
         with progress(f"solving {name}", unit="error") as step:

@@ -2,55 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 import contextlib
-import json
-import math
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
-
-
-def settings(pairs: Sequence[str]) -> dict[str, Any]:
-    """NAME=VALUE words as a dictionary: numbers (inf and nan too), True, lists such as 1,2,end, or words.
-
-    >>> settings(["n=3", "depths=1,2,end", "loss=squared"])
-    {'n': 3, 'depths': (1, 2, 'end'), 'loss': 'squared'}
-    """
-    found = {}
-    for pair in pairs:
-        name, sign, text = pair.partition("=")
-        if not sign or not name:
-            raise ValueError(f"{pair}: write it as name=value")
-        found[name] = _value(text)
-    return found
-
-
-def _value(text: str) -> Any:
-    if text in ("inf", "-inf", "nan"):
-        return float(text)
-    try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        return tuple(_value(part) for part in text.split(",")) if "," in text else text
-
-
-def as_json(value: Any) -> str:
-    """JSON for every reader: what is not a finite number becomes null.
-
-    >>> as_json(float("nan"))
-    'null'
-    """
-    return json.dumps(_finite(value), indent=2, allow_nan=False)
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {k: _finite(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(v) for v in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def one_line(text: str) -> str:

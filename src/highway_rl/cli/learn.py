@@ -9,7 +9,7 @@ from typing import Annotated, Any, NamedTuple
 from tyro.conf import Positional, UseAppendAction, arg
 
 from highway_rl import checks
-from highway_rl.cli.console import settings, short, table
+from highway_rl.cli.console import short, table
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -102,6 +102,7 @@ def learn(command: Learn) -> dict[str, Any]:
 def environment(name: str, options: tuple[str, ...]) -> Any:
     """The task; or, of any other environment, enough to say why a table cannot learn it."""
     from highway_rl import envs
+    from highway_rl.runs.text import settings
 
     chosen = settings(options)
     if name in envs.TASKS or (name not in envs.names() and "-v" not in name):

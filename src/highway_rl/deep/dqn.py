@@ -13,22 +13,19 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
-from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, UInt8
 
 from highway_rl.core.backup import combine_returns
-from highway_rl.core.bootstrap import Double, EpsilonGreedy, Greedy, maxmin
+from highway_rl.core.bootstrap import Double, filled, maxmin
 from highway_rl.core.targets import TargetRule, Trajectory, sampled_returns, soft_highway
+from highway_rl.data.codec import codec, decoded
 from highway_rl.deep import networks
-from highway_rl.deep.grouping import combine_by_policy
-from highway_rl.deep.settings import check_agent, check_env
-from highway_rl.types import AnyArray, Env, record, static
-
-
-def centred_rmsprop() -> optax.GradientTransformation:
-    """RMSprop around the mean gradient, ε outside the root, as PyTorch has it; for a step size of one."""
-    return optax.rmsprop(1.0, decay=0.95, eps=0.01, centered=True, eps_in_sqrt=False)
+from highway_rl.deep.grouping import Group, combine_by_policy
+from highway_rl.deep.optimizers import MakeOptimizer, centred_rmsprop
+from highway_rl.deep.settings import check_agent, check_spec
+from highway_rl.deep.weights import Weights, weights_of, with_weights
+from highway_rl.types import AnyArray, Spec, record, static
 
 
 @record
@@ -47,12 +44,10 @@ class DQN:
     max_gradient: Any = 1.0
     num_networks: int = static(default=1)
     batch_size: int = static(default=32)
-    bootstrap: str = static(default="greedy")
     loss: str = static(default="huber")
     num_policies: int = static(default=1)
-    policy_is: str = static(default="refresh")
     network: networks.MakeNetwork = static(default=networks.auto)
-    optimizer: Any = static(default=centred_rmsprop)
+    optimizer: MakeOptimizer = static(default=centred_rmsprop)
 
     def __post_init__(self) -> None:
         check_agent(self)
@@ -61,68 +56,71 @@ class DQN:
     def rules(self) -> tuple[TargetRule, ...]:
         return self.rule if isinstance(self.rule, tuple) else (self.rule,)
 
-
-class Weights(NamedTuple):
-    """The numbers of a network: its large arrays, and all others as one vector, since a GPU pays for each array."""
-
-    large: list[Float[Array, "..."]]
-    small: Float[Array, "n"]
+    @property
+    def doubles(self) -> bool:
+        """Whether a rule lets the newest network choose actions and an older one price them."""
+        return any(isinstance(rule.bootstrap, Double) for rule in self.rules)
 
 
 class Learning(NamedTuple):
-    """What learning changes: k networks stacked along a first axis, and their optimisers."""
+    """What learning changes: k networks stacked along a first axis, their optimisers, and the networks of the refresh
+    before, where a rule doubles."""
 
     params: Weights
     moments: PyTree
+    older: Weights | None = None
 
 
-SMALL = 2**16
-"""Most numbers in an array that is gathered with others."""
+class Batch(NamedTuple):
+    """One update: which network learns, and from what."""
+
+    net: Int[Array, "*u"]
+    obs: UInt8[Array, "*u b w"]
+    taken: Int[Array, "*u b"]
+    target: Float[Array, "*u b"]
 
 
-def start(agent: DQN, env: Env, key: PRNGKeyArray) -> Learning:
+def start(agent: DQN, spec: Spec, key: PRNGKeyArray) -> Learning:
     """Fresh networks."""
-    check_env(env)
-
-    def one(key: PRNGKeyArray) -> Weights:
-        leaves = jax.tree.leaves(eqx.filter(agent.network(env, key), eqx.is_inexact_array))
-        small = [x.reshape(-1) for x in leaves if x.size <= SMALL]
-        return Weights([x for x in leaves if x.size > SMALL], jnp.concatenate([jnp.zeros(0, jnp.float32), *small]))
-
-    params = jax.vmap(one)(jax.random.split(key, agent.num_networks))
-    return Learning(params, jax.vmap(agent.optimizer().init)(params))
+    check_spec(spec)
+    params = jax.vmap(lambda key: weights_of(agent.network(spec, key)))(jax.random.split(key, agent.num_networks))
+    return Learning(params, jax.vmap(agent.optimizer().init)(params), params if agent.doubles else None)
 
 
-def network(agent: DQN, env: Env, weights: Weights) -> Any:
+def network(agent: DQN, spec: Spec, weights: Weights) -> Any:
     """The module these numbers make: observation in, q[a] out."""
-    like, rest = eqx.partition(agent.network(env, jax.random.key(0)), eqx.is_inexact_array)
-    leaves, structure = jax.tree.flatten(like)
-    cuts = np.cumsum([x.size for x in leaves if x.size <= SMALL])
-    large, small = iter(weights.large), iter(jnp.split(weights.small, cuts[:-1]))
-    found = [next(large if x.size > SMALL else small).reshape(x.shape).astype(x.dtype) for x in leaves]
-    return eqx.combine(jax.tree.unflatten(structure, found), rest)
+    return with_weights(agent.network(spec, jax.random.key(0)), weights)
 
 
-def q_values(agent: DQN, env: Env, params: Weights, obs: PyTree) -> Float[Array, "t a"]:
+def q_values(agent: DQN, spec: Spec, params: Weights, obs: PyTree) -> Float[Array, "t a"]:
     """The smallest of the k networks' values at each of t observations: Maxmin's, taken before anything else."""
-    each = lambda p: jax.vmap(network(agent, env, p))(obs)  # noqa: E731
+    each = lambda p: jax.vmap(network(agent, spec, p))(obs)  # noqa: E731
     if agent.num_networks == 1:
         return each(jax.tree.map(lambda x: x[0], params))
     return jnp.asarray(maxmin(jax.vmap(each)(params)))
 
 
-def prepared(agent: DQN, env: Env, params: Weights) -> Callable[[PyTree], Float[Array, "t a"]]:
+def prepared(agent: DQN, spec: Spec, params: Weights) -> Callable[[PyTree], Float[Array, "t a"]]:
     """`q_values` for many observations: networks that can, get ready first."""
 
     def each(p: Weights) -> Any:
-        whole = network(agent, env, p)
+        whole = network(agent, spec, p)
         return getattr(whole, "prepared", lambda: whole)()
 
     ready = eqx.filter_vmap(each)(params)
     return lambda obs: jnp.asarray(maxmin(eqx.filter_vmap(lambda one: jax.vmap(one)(obs))(ready)))
 
 
-def epsilon(agent: DQN, step: Any) -> Float[Array, ""]:
+def best(q: Float[Array, "*e a"]) -> Int[Array, "*e"]:
+    return jnp.argmax(q, axis=-1).astype(jnp.int32)
+
+
+def act(agent: DQN, spec: Spec, learning: Learning, obs: PyTree) -> Int[Array, "e"]:
+    """The greedy actions."""
+    return best(q_values(agent, spec, learning.params, obs))
+
+
+def epsilon(agent: DQN, step: Any) -> Float[Array, "*n"]:
     """Linear from the first step on, then constant."""
     share = jnp.clip(jnp.asarray(step, jnp.float32) / agent.epsilon_steps, 0.0, 1.0)
     return jnp.asarray(agent.epsilon_start + share * (agent.epsilon_end - agent.epsilon_start), jnp.float32)
@@ -144,8 +142,8 @@ def targets(
     step: Any,
     *,
     newer_q: Float[Array, "t a"] | None = None,
-    group: Any = None,
-    key: Any = None,
+    group: Group | None = None,
+    key: PRNGKeyArray | None = None,
 ) -> Targets:
     """Eq. 8 for each row of a chronological store, whose row i + 1 holds the observation that follows row i.
 
@@ -153,14 +151,12 @@ def targets(
     (observation, action) pairs of several behavioural policies; without it each row is a policy of its own.
     """
     follow = lambda x: jnp.concatenate([x[1:], x[-1:]])  # noqa: E731
-    if isinstance(rule.bootstrap, Greedy) and agent.bootstrap == "epsilon-greedy":
-        rule = dataclasses.replace(rule, bootstrap=EpsilonGreedy(epsilon(agent, step)))
-    if isinstance(rule.bootstrap, Greedy) and agent.bootstrap == "double":
-        rule = dataclasses.replace(rule, bootstrap=Double(follow(newer_q)))
+    selector = None if newer_q is None else follow(newer_q)
+    rule = dataclasses.replace(rule, bootstrap=filled(rule.bootstrap, epsilon=epsilon(agent, step), selector=selector))
     # a rule without a gate is shown against the return a gate would compare with; its target does not change
     gated = dataclasses.replace(rule.backup, gate_depth=1) if rule.backup.gate_depth is None else rule.backup
     returns, reference = sampled_returns(dataclasses.replace(rule, backup=gated), data, q, follow(q))
-    if group is None:
+    if group is None or key is None:
         target = combine_returns(rule.backup, returns[:, None], reference[:, None])
     else:
         pooled = combine_by_policy(rule.backup, returns, reference, data.action, group, agent.num_policies, key)
@@ -176,9 +172,18 @@ def loss(agent: DQN, q: Float[Array, "b a"], action: Int[Array, "b"], target: Fl
     return jnp.mean(each)
 
 
+def learn(
+    agent: DQN, spec: Spec, learning: Learning, batch: Batch, here: UInt8[Array, "e w"]
+) -> tuple[Learning, Float[Array, ""], Int[Array, "e"]]:
+    """One update on a batch, and the greedy actions at `here` before it: one pass of the network sees both."""
+    obs = decoded(codec(spec.observation), jnp.concatenate([here, batch.obs]))
+    learning, error, values = update(agent, spec, learning, batch.net, obs, batch.taken, batch.target)
+    return learning, error, best(values)
+
+
 def update(
     agent: DQN,
-    env: Env,
+    spec: Spec,
     learning: Learning,
     net: Int[Array, ""],
     obs: PyTree,
@@ -198,13 +203,14 @@ def update(
 
     def error(params: Weights) -> tuple[Float[Array, ""], Float[Array, "p a"]]:
         rows = obs if one else jax.tree.map(lambda x: x[passengers:], obs)
-        q = jax.vmap(network(agent, env, params))(rows)
+        q = jax.vmap(network(agent, spec, params))(rows)
         return loss(agent, q[-action.shape[0] :], action, target), q[:passengers]
 
     (value, q), gradient = jax.value_and_grad(error, has_aux=True)(params)
     if not one and passengers:
-        q = q_values(agent, env, learning.params, jax.tree.map(lambda x: x[:passengers], obs))
+        q = q_values(agent, spec, learning.params, jax.tree.map(lambda x: x[:passengers], obs))
     shrink = jnp.minimum(1.0, agent.max_gradient / jnp.maximum(optax.tree.norm(gradient), 1e-12))
     change, moments = agent.optimizer().update(jax.tree.map(lambda g: g * shrink, gradient), moments, params)
     params = jax.tree.map(lambda p, c: p + agent.learning_rate * c, params, change)
-    return Learning(*jax.tree.map(put, tuple(learning), (params, moments))), value, q
+    new = jax.tree.map(put, (learning.params, learning.moments), (params, moments))
+    return Learning(*new, learning.older), value, q

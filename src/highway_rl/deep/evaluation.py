@@ -1,10 +1,10 @@
-"""Greedy episodes with trained networks, and their scores."""
+"""Episodes with trained networks, greedy or not, and their scores."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,76 +12,65 @@ import numpy as np
 import scipy.special
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
-from highway_rl import checks
-from highway_rl.deep import dqn
-from highway_rl.deep.dqn import DQN
 from highway_rl.types import Env
 
 
+class Played(NamedTuple):
+    """Scores and lengths of episodes, and whether each ended within the most steps allowed."""
+
+    score: Float[Array, "*run episode"]
+    length: Int[Array, "*run episode"]
+    done: Bool[Array, "*run episode"]
+
+
 def play(
-    env: Env, agent: DQN, params: PyTree, key: PRNGKeyArray, *, episodes: int = 100, max_steps: int = 100_000
-) -> tuple[Float[Array, "episode"], Int[Array, "episode"], Bool[Array, "episode"]]:
-    """Scores and lengths of so many greedy episodes side by side, and whether each ended within `max_steps`."""
+    env: Env,
+    act: Callable[[PyTree], Int[Array, "episode"]],
+    key: PRNGKeyArray,
+    *,
+    epsilon: Any = 0.0,
+    episodes: int = 100,
+    max_steps: int = 100_000,
+) -> Played:
+    """So many episodes side by side, each step random with probability `epsilon`, else as `act(obs)` says."""
 
     def go_on(c: tuple[Any, ...]) -> Bool[Array, ""]:
         return (c[0] < max_steps) & jnp.any(~c[-1])
 
     def turn(c: tuple[Any, ...]) -> tuple[Any, ...]:
         step, state, obs, score, length, done = c
-        action = jnp.argmax(dqn.q_values(agent, env, params, obs), axis=-1)
+        k_which, k_action = jax.random.split(jax.random.fold_in(k_explore, step))
+        chance = jax.random.randint(k_action, (episodes,), 0, env.spec.num_actions)
+        action = jnp.where(jax.random.uniform(k_which, (episodes,)) < epsilon, chance, act(obs))
         out = jax.vmap(env.step)(state, action, jax.random.split(jax.random.fold_in(k_step, step), episodes))
         score = score + jnp.where(done, 0.0, out.reward)
         return step + 1, out.state, out.obs, score, length + ~done, done | out.terminated | out.truncated
 
     k_reset, k_step = jax.random.split(key)
+    k_explore = jax.random.fold_in(key, 2)
     state, obs = jax.vmap(env.reset)(jax.random.split(k_reset, episodes))
     zeros = jnp.zeros(episodes, jnp.float32)
     start = (jnp.int32(0), state, obs, zeros, zeros.astype(jnp.int32), zeros > 0)
-    _, _, _, score, length, done = jax.lax.while_loop(go_on, turn, start)
-    return score, length, done
+    return Played(*jax.lax.while_loop(go_on, turn, start)[3:])
 
 
-def evaluate(
-    s: Any,
-    params: PyTree,
-    *,
-    episodes: int = 100,
-    seed: int = 0,
-    max_steps: int = 100_000,
-    broken: Sequence[int | None] | None = None,
-) -> list[dict[str, Any]]:
-    """Greedy episodes of every run of a `runs.Setup`: mean score, half its 95 % interval over episodes, length, how
-    many episodes were cut off, and the step at which the run broke, where `broken` (of `Trained` or `Loaded`) has one.
-    """
-    checks.whole("episodes", episodes, 1)
-    checks.whole("max_steps", max_steps, 1)
-    checks.whole("seed", seed, 0)
-    go = jax.jit(
-        jax.vmap(lambda params, key: play(s.env, s.agent, params, key, episodes=episodes, max_steps=max_steps))
-    )
-    keys = jnp.stack([jax.random.fold_in(jax.random.key(seed), 7919 + i) for i in range(len(s.labels))])
-    score, length, done = jax.device_get(go(params, keys))
-    found = []
-    for i, (algo, which) in enumerate(s.labels):
-        found.append(
-            {
-                "algo": algo,
-                "seed": which,
-                "episodes": episodes,
-                "score": float(np.mean(score[i])),
-                "half_width": half_width(score[i]),
-                "length": float(np.mean(length[i])),
-                "cut_off": int(np.sum(~done[i])),
-                "broken": broken[i] if broken is not None else None,
-            }
-        )
-    return found
+def summary(played: Played, epsilon: float) -> dict[str, Any]:
+    """One run's episodes as a row: mean score, half its 95 % interval over episodes, length, how many were cut off."""
+    return {
+        "epsilon": round(float(epsilon), 9),
+        "episodes": len(played.score),
+        "score": float(np.mean(played.score)),
+        "half_width": half_width(played.score),
+        "length": float(np.mean(played.length)),
+        "cut_off": int(np.sum(~played.done)),
+    }
 
 
-def by_algo(scores: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+def by_algo(scores: list[dict[str, Any]], *, greedy: bool = True) -> dict[str, dict[str, Any]]:
     """Mean over an algorithm's seeds, the half width of its 95 % interval over seeds, and which seeds broke: those are
-    left out."""
+    left out. Of the greedy episodes, or of those at the training ε."""
     found = {}
+    scores = [row for row in scores if (row.get("epsilon", 0.0) == 0.0) == greedy]
     for algo in dict.fromkeys(row["algo"] for row in scores):
         mine = [row for row in scores if row["algo"] == algo]
         each = [row["score"] for row in mine if row.get("broken") is None]

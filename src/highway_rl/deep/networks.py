@@ -1,9 +1,11 @@
 """Action-value networks: each maps one observation to q[a]; whoever uses one vmaps it over a batch.
 
-A network is made by a function (env, key) → module, any Equinox module. Your own takes two lines:
+A network is made by a function (spec, key) → module, any Equinox module. Your own takes three lines:
 
-    def mine(env, key):
-        return eqx.nn.MLP(env.observation.shape[0], env.num_actions, 64, 2, key=key)
+    def mine(spec, key):
+        return eqx.nn.MLP(spec.observation.shape[0], spec.num_actions, 64, 2, key=key)
+
+    register_network("mine", mine)
 """
 
 from __future__ import annotations
@@ -19,9 +21,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from highway_rl.types import Env
+from highway_rl.registry import Registry
+from highway_rl.types import Spec
 
-MakeNetwork = Callable[[Env, PRNGKeyArray], Any]
+MakeNetwork = Callable[[Spec, PRNGKeyArray], Any]
 
 BAND = 4
 """Rows of features that one matrix product makes at a time, where the whole store goes through a network."""
@@ -104,16 +107,16 @@ class BoardNetwork(eqx.Module):
 
     def __init__(
         self,
-        env: Env,
+        spec: Spec,
         key: PRNGKeyArray,
         *,
         filters: Sequence[tuple[int, int, int]] = ((16, 3, 1),),
         hidden: Sequence[int] = (128,),
         dueling: bool = False,
     ) -> None:
-        boards, others = split_shapes(env.observation)
+        boards, others = split_shapes(spec.observation)
         if len(boards) != 1:
-            raise ValueError(f"{env.name}: this network needs one board [height, width, channels] in the observation")
+            raise ValueError(f"{spec.name} shows {len(boards)} boards: give a network of your own, or mlp")
         (height, width, channels), extra = boards[0], sum(others)
         keys = iter(jax.random.split(key, len(filters) + len(hidden) + 2))
         self.shape = boards[0]
@@ -123,10 +126,12 @@ class BoardNetwork(eqx.Module):
             self.convolutions.append(Linear(size * size * channels, count, next(keys)))
             height, width, channels = (height - size) // stride + 1, (width - size) // stride + 1, count
             if height < 1 or width < 1:
-                raise ValueError(f"{env.name}: its board {boards[0]} is too small for windows of {size} by {size}")
+                raise ValueError(
+                    f"{spec.name} has a board {boards[0]} too small for windows of {size}: give another network"
+                )
         sizes = (height * width * channels + extra, *hidden)
         self.hidden = [Linear(a, b, next(keys)) for a, b in pairwise(sizes)]
-        self.head = (Dueling if dueling else Linear)(hidden[-1], env.num_actions, next(keys))
+        self.head = (Dueling if dueling else Linear)(hidden[-1], spec.num_actions, next(keys))
 
     def __call__(self, obs: PyTree) -> Float[Array, "a"]:
         (x,), others = split(obs)
@@ -207,12 +212,12 @@ class FlatNetwork(eqx.Module):
     head: Linear | Dueling
 
     def __init__(
-        self, env: Env, key: PRNGKeyArray, *, hidden: Sequence[int] = (128, 128), dueling: bool = False
+        self, spec: Spec, key: PRNGKeyArray, *, hidden: Sequence[int] = (128, 128), dueling: bool = False
     ) -> None:
-        sizes = [sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(env.observation)), *hidden]
+        sizes = [sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(spec.observation)), *hidden]
         keys = jax.random.split(key, len(sizes))
         self.hidden = [Linear(a, b, k) for a, b, k in zip(sizes[:-1], sizes[1:], keys[1:], strict=True)]
-        self.head = (Dueling if dueling else Linear)(sizes[-1], env.num_actions, keys[0])
+        self.head = (Dueling if dueling else Linear)(sizes[-1], spec.num_actions, keys[0])
 
     def __call__(self, obs: PyTree) -> Float[Array, "a"]:
         y = jnp.concatenate([jnp.asarray(leaf, jnp.float32).reshape(-1) for leaf in jax.tree.leaves(obs)])
@@ -225,34 +230,59 @@ def split_shapes(observation: PyTree) -> tuple[list[tuple[int, ...]], list[int]]
     return [s for s in shapes if len(s) == 3], [int(np.prod(s)) for s in shapes if len(s) != 3]
 
 
-def minatar(env: Env, key: PRNGKeyArray) -> BoardNetwork:
+def minatar(spec: Spec, key: PRNGKeyArray) -> BoardNetwork:
     """MinAtar's: 16 filters of 3 × 3, a layer of 128. The delay's one-hot joins the convolution's features."""
-    return BoardNetwork(env, key)
+    return BoardNetwork(spec, key)
 
 
-def nature(env: Env, key: PRNGKeyArray) -> BoardNetwork:
+def nature(spec: Spec, key: PRNGKeyArray) -> BoardNetwork:
     """The Nature DQN's: three convolutions and a layer of 512, for pictures of about 84 × 84."""
-    return BoardNetwork(env, key, filters=((32, 8, 4), (64, 4, 2), (64, 3, 1)), hidden=(512,))
+    return BoardNetwork(spec, key, filters=((32, 8, 4), (64, 4, 2), (64, 3, 1)), hidden=(512,))
 
 
-def mlp(env: Env, key: PRNGKeyArray) -> FlatNetwork:
+def mlp(spec: Spec, key: PRNGKeyArray) -> FlatNetwork:
     """Two layers of 128 on the flat observation."""
-    return FlatNetwork(env, key)
+    return FlatNetwork(spec, key)
 
 
-def auto(env: Env, key: PRNGKeyArray) -> BoardNetwork | FlatNetwork:
+def auto(spec: Spec, key: PRNGKeyArray) -> BoardNetwork | FlatNetwork:
     """`minatar` where the observation holds a small board, `nature` where it holds a picture, else `mlp`."""
-    boards, _ = split_shapes(env.observation)
+    boards, _ = split_shapes(spec.observation)
     if len(boards) != 1 or min(boards[0][:2]) < 3:
-        return mlp(env, key)
-    return minatar(env, key) if min(boards[0][:2]) < 36 else nature(env, key)
+        return mlp(spec, key)
+    return minatar(spec, key) if min(boards[0][:2]) < 36 else nature(spec, key)
 
 
-NETWORKS: dict[str, MakeNetwork] = {
-    "auto": auto,
-    "minatar": minatar,
-    "nature": nature,
-    "mlp": mlp,
-    "dueling-minatar": functools.partial(BoardNetwork, dueling=True),
-    "dueling-mlp": functools.partial(FlatNetwork, dueling=True),
-}
+def from_zero(spec: Spec, key: PRNGKeyArray) -> BoardNetwork | FlatNetwork:
+    """`auto` whose values are all zero at first.
+
+    The gate compares with what the network thinks. Where values start above the true ones it stays shut until they have
+    fallen, a factor γ a refresh; where rewards are never negative, from zero they are below and it is open.
+    """
+    made = auto(spec, key)
+    last = lambda m: [layer.weight for layer in jax.tree.leaves(m.head, is_leaf=_is_linear)]  # noqa: E731
+    return eqx.tree_at(last, made, [jnp.zeros_like(weight) for weight in last(made)])
+
+
+def _is_linear(x: object) -> bool:
+    return isinstance(x, Linear)
+
+
+NETWORKS: Registry[MakeNetwork] = Registry(
+    "network",
+    "networks",
+    {
+        "auto": auto,
+        "from-zero": from_zero,
+        "minatar": minatar,
+        "nature": nature,
+        "mlp": mlp,
+        "dueling-minatar": functools.partial(BoardNetwork, dueling=True),
+        "dueling-mlp": functools.partial(FlatNetwork, dueling=True),
+    },
+)
+
+
+def register_network(name: str, make: MakeNetwork) -> MakeNetwork:
+    """Makes `network=name` mean what `make(spec, key)` returns."""
+    return NETWORKS.add(name, make)

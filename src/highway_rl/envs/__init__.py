@@ -1,5 +1,15 @@
-"""Environments and model generators, all made by name: `make("multi-room", rooms=8)`."""
+"""Environments and models by name: `make("multi-room", rooms=8)`. Imports types, checks, registry, core, mdp."""
 
-from highway_rl.envs.registry import TASKS, learnable, make, make_learnable, make_task, names
+from highway_rl.envs.registry import (
+    ENVS,
+    MODELS,
+    TASKS,
+    learnable,
+    make,
+    make_env,
+    make_task,
+    names,
+    register_env,
+)
 
-__all__ = ["TASKS", "learnable", "make", "make_learnable", "make_task", "names"]
+__all__ = ["ENVS", "MODELS", "TASKS", "learnable", "make", "make_env", "make_task", "names", "register_env"]

@@ -1,7 +1,9 @@
-"""One name for each environment. A model comes as an `MDP`, with its discount an option; a game as an `Env`."""
+"""One name for each environment: a model comes as an `MDP`, its discount an option; everything else as an `Env`."""
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -16,11 +18,15 @@ from highway_rl.envs.models.multiroom import multi_room
 from highway_rl.envs.models.tables import Table
 from highway_rl.envs.probes import PROBES, featured
 from highway_rl.envs.tasks.delayed import choice, trace_back
+from highway_rl.envs.tasks.late import LATE
 from highway_rl.envs.tasks.rudder import grid_world, watch_repair
 from highway_rl.envs.wrappers import delay_reward
 from highway_rl.mdp import validate
 from highway_rl.mdp.model import MDP
+from highway_rl.registry import Registry
 from highway_rl.types import DiscreteEnv, Env
+
+MakeEnv = Callable[..., Env]
 
 MODELS: dict[str, tuple[Callable[..., Any], float]] = {
     "example": (example_mdp, 1.0),
@@ -47,50 +53,125 @@ TASKS: dict[str, Callable[..., DiscreteEnv]] = {
     "grid-world": grid_world,
     "watch-repair": watch_repair,
 }
-"""Tasks to learn step by step; they come as environments, not as models."""
+"""Tasks whose states are numbers: a table can learn them."""
+
+GAMES = {f"minatar/{game}": game for game in minatar.GAMES}
+DELAYED_DISCOUNT = 0.996
+"""The paper's for MinAtar-Delay (App. C.3); without delay it is 0.99."""
+FEATURE_WIDTH = 64
+"""Places of a delay's feature where the game does not name its own number."""
+
+ENVS: Registry[MakeEnv] = Registry(
+    "environment",
+    "envs",
+    {name: functools.partial(minatar.make, game) for name, game in GAMES.items()} | TASKS | LATE | PROBES,
+)
+"""What an agent can learn step by step."""
+
+
+def register_env(name: str, make: MakeEnv | Env) -> MakeEnv | Env:
+    """Makes `name` an environment to train on: an `Env`, or a function of options that returns one."""
+    if not isinstance(make, Env) and not callable(make):
+        raise checks.refusal("make", make, "an Env, or a function that returns one")
+    return ENVS.add(name, make if not isinstance(make, Env) else lambda: make)
 
 
 def names() -> list[str]:
     """Models first, then games."""
-    return [*MODELS, *TOY_TEXT, *(f"minatar/{game}" for game in minatar.GAMES)]
+    return [*MODELS, *TOY_TEXT, *GAMES]
+
+
+def learnable() -> list[str]:
+    """Names of what a deep agent can learn: games and tasks."""
+    return ENVS.names()
+
+
+def make(name: str, **options: Any) -> Any:
+    """The named environment with the given options: a model as an `MDP`, everything else as an `Env`.
+
+    >>> make("chain", length=5, discount=0.9).num_states
+    5
+    >>> make("trace-back", delay=6).horizon
+    6
+    """
+    if name in TASKS:
+        return make_task(name, **options)
+    if name in TOY_TEXT:
+        return MDP.from_gymnasium(_newest(TOY_TEXT[name], options), options.pop("discount", 0.99))
+    if name in MODELS:
+        return _model(name, **options)
+    if name in ENVS or (isinstance(name, str) and ":" in name):
+        return make_env(name, **options)
+    raise checks.unknown("environment", name, [*names(), *(n for n in learnable() if n not in names())])
 
 
 def make_task(name: str, **options: Any) -> DiscreteEnv:
-    """The named task with the given options.
+    """The named task whose observation is the number of its state.
 
     >>> make_task("trace-back", delay=6).horizon
     6
     """
     if name not in TASKS:
         raise checks.unknown("task", name, TASKS)
-    _check_options(name, TASKS[name], options)
+    checks.options(name, options, inspect.signature(TASKS[name]).parameters)
     return TASKS[name](**options)
 
 
-def learnable() -> list[str]:
-    """Names of what a deep agent can learn: games and tasks."""
-    return [*(f"minatar/{game}" for game in minatar.GAMES), *TASKS, *PROBES]
+def make_env(name: str, **options: Any) -> Env:
+    """The named environment for a deep agent: its observations are arrays; tasks show the features of their states.
 
+    `delay` = "end", a number of steps or a range of them pays rewards late, with a `feature` of `width` places for what
+    was earned (see `delay_reward`).
 
-def make_learnable(name: str, **options: Any) -> Env:
-    """The named game, task or probe as an environment whose observations are arrays; tasks show their features.
-
-    >>> make_learnable("minatar/breakout", delay="end").spec.num_actions
-    6
+    >>> make_env("minatar/breakout", delay="end").spec.discount
+    0.996
     """
-    if name in TASKS:
-        return featured(make_task(name, **options))
-    if name in PROBES:
-        _check_options(name, PROBES[name], options)
-        return PROBES[name](**options)
-    if name.startswith("minatar/") and name in names():
-        return _game(name.removeprefix("minatar/"), **options)
-    if name in names():
+    late = {key: options.pop(key) for key in ("delay", "feature", "width") if key in options and name not in TASKS}
+    env = _undelayed(name, **options)
+    if late.get("delay") is None:
+        checks.options(f"{name} without delay", [key for key in late if key != "delay"], ())
+        return env
+    until = late.pop("delay")
+    if isinstance(until, list | tuple):  # first and last number of steps, as a file can hold them
+        until = range(until[0], until[1] + 1)
+    width = late.pop("width", None) or (minatar.rules(GAMES[name]).count_width if name in GAMES else FEATURE_WIDTH)
+    delayed = delay_reward(env, until, width=width, **late)
+    if name not in GAMES:
+        return delayed
+    return dataclasses.replace(delayed, spec=dataclasses.replace(delayed.spec, discount=DELAYED_DISCOUNT))
+
+
+def _undelayed(name: str, **options: Any) -> Env:
+    if name in MODELS or name in TOY_TEXT:
+        raise ValueError(f"{name} is a model to solve, not an environment to learn: choose from {_choices()}")
+    if name not in ENVS and ":" not in str(name):
+        _refuse_gymnasium(str(name))
+    found: Any = ENVS.find(name)
+    if callable(found) and not isinstance(found, Env):
+        _check_maker(name, found, options)
+        found = found(**options)
+    elif options:
+        raise ValueError(f"{name} is an environment as it stands and has no option {next(iter(options))!r}: leave it")
+    if not isinstance(found, Env):
         raise ValueError(
-            f"{name} is a model to solve, not an environment to learn: choose from {', '.join(learnable())}"
+            f"{name} is a {type(found).__name__}: give an Env(spec, reset, step) of highway_rl, or a function that"
+            " returns one"
         )
-    _refuse_gymnasium(name)
-    raise checks.unknown("environment", name, learnable())
+    return featured(found) if isinstance(found, DiscreteEnv) else found
+
+
+def _check_maker(name: str, maker: Callable[..., Any], options: dict[str, Any]) -> None:
+    try:
+        parameters = inspect.signature(maker).parameters
+    except (TypeError, ValueError):
+        return
+    if not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+        fixed = getattr(maker, "args", ())  # of a partial
+        checks.options(name, options, [p for p in parameters if p not in fixed])
+
+
+def _choices() -> str:
+    return ", ".join(learnable())
 
 
 def _refuse_gymnasium(name: str) -> None:
@@ -104,34 +185,14 @@ def _refuse_gymnasium(name: str) -> None:
     except Exception as error:  # whatever a missing dependency of that environment raises
         raise ValueError(f"{name}: {checks.one_line(error)}") from None
     if not isinstance(space, gymnasium.spaces.Discrete):
-        raise ValueError(f"{name} has actions {checks.one_line(space)}: a value network needs a Discrete action space")
-    raise ValueError(f"{name} steps outside JAX and cannot be compiled: choose from {', '.join(learnable())}")
+        raise ValueError(f"{name} has actions {checks.one_line(space)}: give an environment with Discrete actions")
+    raise ValueError(f"{name} steps outside JAX and cannot be compiled: choose from {_choices()}")
 
 
-def _check_options(name: str, made_by: Callable[..., Any], options: dict[str, Any], *others: str) -> None:
-    allowed = [*others, *inspect.signature(made_by).parameters]
-    for option in options:
-        if option not in allowed:
-            raise ValueError(f"{name} has no option {option!r}: it takes {', '.join(allowed)}")
-
-
-def make(name: str, **options: Any) -> Any:
-    """The named environment with the given options: a model as an `MDP`, a game as an `Env`.
-
-    >>> make("chain", length=5, discount=0.9).num_states
-    5
-    """
-    if name.startswith("minatar/") and name in names():
-        return _game(name.removeprefix("minatar/"), **options)
-    if name in TOY_TEXT:
-        return MDP.from_gymnasium(_newest(TOY_TEXT[name], options), options.pop("discount", 0.99))
-    if name in TASKS:
-        raise ValueError(f"{name} is a task to learn, not a model to solve: choose from {', '.join(names())}")
-    if name not in MODELS:
-        raise checks.unknown("environment", name, names())
+def _model(name: str, **options: Any) -> MDP:
     generator, default = MODELS[name]
     discount = options.pop("discount", default)
-    _check_options(name, generator, options, "discount")
+    checks.options(name, options, ["discount", *inspect.signature(generator).parameters])
     made = generator(**options)
     table: Table = getattr(made, "table", made)
     # Tables made here are valid as they stand; only an undiscounted one needs its ends checked.
@@ -139,25 +200,12 @@ def make(name: str, **options: Any) -> Any:
     return MDP.from_table(*table, given, check=bool(np.any(given >= 1)))
 
 
-def _game(game: str, *, delay: Any = None, feature: Any = "count", width: int | None = None, **options: Any) -> Env:
-    """A MinAtar game; `delay` = "end", a number of steps or a range of them makes it MinAtar-Delay."""
-    try:
-        env = minatar.make(game, **options)
-    except TypeError as error:
-        raise ValueError(f"minatar/{game}: {error}") from None
-    if delay is None:
-        return env
-    if isinstance(delay, (list, tuple)):  # first and last number of steps, as a file can hold them
-        delay = range(delay[0], delay[1] + 1)
-    return delay_reward(env, delay, feature=feature, width=width or minatar.rules(game).count_width)
-
-
 def _newest(name: str, options: dict[str, Any]) -> Any:
     import gymnasium
 
     versions = [spec.version or 0 for spec in gymnasium.registry.values() if spec.name == name and not spec.namespace]
     if not versions:
-        raise ValueError(f"the installed gymnasium has no environment {name!r}")
+        raise ValueError(f"the installed gymnasium has no environment {name!r}: install gymnasium[toy-text]")
     chosen = {key: value for key, value in options.items() if key != "discount"}
     try:
         return gymnasium.make(f"{name}-v{max(versions)}", **chosen)

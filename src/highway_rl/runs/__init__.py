@@ -1,6 +1,27 @@
-"""Training runs as data and as folders: config, fit, checkpoints, metrics. Imports deep, envs, records."""
+"""Training runs: as data (config, texts, presets), as programs, as folders, as trained agents. Imports types, checks,
+registry, core, data, deep, envs, records."""
 
-from highway_rl.runs.config import Config, Setup, read_config, setup, write_config
-from highway_rl.runs.fit import Loaded, Trained, fit, load, sentence
+from highway_rl.runs.config import Config, Setup, setup
+from highway_rl.runs.evaluate import evaluate
+from highway_rl.runs.fit import Trained, fit, sentence
+from highway_rl.runs.folder import read_config, write_config
+from highway_rl.runs.presets import PRESETS
+from highway_rl.runs.trained import TrainedAgent, best, load, load_all, train
 
-__all__ = ["Config", "Loaded", "Setup", "Trained", "fit", "load", "read_config", "sentence", "setup", "write_config"]
+__all__ = [
+    "PRESETS",
+    "Config",
+    "Setup",
+    "Trained",
+    "TrainedAgent",
+    "best",
+    "evaluate",
+    "fit",
+    "load",
+    "load_all",
+    "read_config",
+    "sentence",
+    "setup",
+    "train",
+    "write_config",
+]

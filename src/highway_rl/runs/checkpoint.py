@@ -14,7 +14,7 @@ import os
 import re
 import shutil
 import warnings
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,9 @@ PREFIX, ASIDE, MANIFEST = "step_", ".writing_", "manifest.json"
 
 
 class Missing(ValueError):
-    """A folder without a checkpoint that could be loaded."""
+    """A folder without a checkpoint that could be loaded; `unfit` says why a sound one could not."""
+
+    unfit: str | None = None
 
 
 def save(
@@ -56,7 +58,8 @@ def save(
             writer.save(aside / "arrays", arrays)
         sums = {str(p.relative_to(aside)): _sum(p) for p in sorted(aside.rglob("*")) if p.is_file()}
         with (aside / MANIFEST).open("w", encoding="utf-8") as file:
-            json.dump({"step": step, "facts": facts, "sha256": sums}, file)
+            manifest = {"step": step, "facts": facts, "sha256": sums}
+            json.dump({**manifest, "itself": _checksum(manifest)}, file)
             file.flush()
             os.fsync(file.fileno())
         shutil.rmtree(final, ignore_errors=True)
@@ -89,41 +92,46 @@ def _storage_errors() -> Iterator[None]:
         logger.setLevel(level)
 
 
-def write_text(path: Path, text: str) -> None:
-    """A text file that is there whole or not at all."""
-    aside = path.with_suffix(".writing")
-    try:
-        with aside.open("w", encoding="utf-8", newline="") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        aside.replace(path)
-    except OSError:
-        aside.unlink(missing_ok=True)
-        raise
-
-
 def steps(folder: Path) -> list[int]:
     """The steps that have a checkpoint, oldest first; whether they are sound is another question."""
     return sorted(int(p.name.removeprefix(PREFIX)) for p in folder.glob(f"{PREFIX}*") if p.is_dir())
 
 
-def latest(folder: Path) -> tuple[Path, dict[str, Any]]:
-    """The newest checkpoint whose checksums hold, and its facts; warns of each newer one that is damaged."""
-    found = steps(folder)
+def latest(
+    folder: Path, fits: Callable[[dict[str, Any]], str | None] = lambda facts: None
+) -> tuple[Path, dict[str, Any]]:
+    """The newest checkpoint whose checksums hold and whose facts fit, and those facts; warns of each newer one.
+
+    `fits(facts)` says what is wrong with them, or None.
+    """
+    found, unfit = steps(folder), None
     for step in reversed(found):
         path = folder / f"{PREFIX}{step:012d}"
         problem = damage(path)
         if problem is None:
-            return path, json.loads((path / MANIFEST).read_text(encoding="utf-8"))["facts"]
-        warnings.warn(f"{path} is damaged ({problem})", stacklevel=2)
-    raise Missing(f"{folder} holds no sound checkpoint" + (f": all {len(found)} are damaged" if found else ""))
+            facts: dict[str, Any] = json.loads((path / MANIFEST).read_text(encoding="utf-8"))["facts"]
+            problem = unfit = fits(facts)
+            if problem is None:
+                return path, facts
+            warnings.warn(f"{path} cannot be used: {problem}", stacklevel=2)
+        else:
+            warnings.warn(f"{path} is damaged ({problem})", stacklevel=2)
+    missing = Missing(f"{folder} holds no sound checkpoint" + (f": none of {len(found)} can be used" if found else ""))
+    missing.unfit = unfit
+    raise missing
+
+
+def _checksum(manifest: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
 
 
 def damage(path: Path) -> str | None:
     """What is wrong with a checkpoint, or None."""
     try:
         manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
+        said = manifest.pop("itself")
+        if said != _checksum(manifest) or f"{PREFIX}{manifest['step']:012d}" != path.name:
+            return f"{MANIFEST} does not match its checksum"
         for name, expected in manifest["sha256"].items():
             file = path / name
             if not file.is_file():

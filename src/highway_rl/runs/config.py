@@ -1,170 +1,195 @@
-"""What to train, as data: the config of a run, the objects it names, and the folder it belongs to."""
+"""What to train, as data: a config, and the runs and programs it stands for.
+
+config ──expand──> runs (an algorithm, its settings, a seed) ──group──> programs (runs of equal shape, compiled once)
+"""
 
 from __future__ import annotations
 
 import dataclasses
-import json
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
-
-from highway_rl import checks
-from highway_rl.deep import loop as train
-from highway_rl.deep.algorithms import make_rule
+from highway_rl import checks, registry
+from highway_rl.deep.algorithms import ALGORITHMS, make_rule, options_of, with_bootstrap
 from highway_rl.deep.dqn import DQN
 from highway_rl.deep.networks import NETWORKS
-from highway_rl.envs.registry import make_learnable
-from highway_rl.records.provenance import provenance
-from highway_rl.runs import checkpoint
+from highway_rl.deep.optimizers import OPTIMIZERS
+from highway_rl.deep.schedule import Schedule
+from highway_rl.deep.settings import check_run
+from highway_rl.envs.registry import ENVS, make_env, register_env
+from highway_rl.runs import text
+from highway_rl.runs.estimate import check_memory, estimate
+from highway_rl.runs.presets import preset
+from highway_rl.runs.programs import Program, grouped
 from highway_rl.types import Env
+
+Settings = dict[str, Any]
+SHORT = {"k": "num_networks"}
+"""The paper's letter for a setting."""
+AGENT = {f.name for f in dataclasses.fields(DQN)} - {"rule", "which", "network", "optimizer"}
+SCHEDULE = {f.name for f in dataclasses.fields(Schedule)}
+NAMED = {"bootstrap", "network", "optimizer"}
+"""Settings whose values are words."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """What to train. `algos` × `seeds` runs share one compiled program; every field is plain data, kept in config.json.
+    """What to train: `algos` × `seeds` runs on one task. Every field is plain data, kept in config.json.
 
-    `env`, `rule` and `agent` hold options of the environment, of the algorithms and of the agent.
+    `algos` are texts such as "n-step-dqn:n=3" (see `text`), `preset` a word for many settings (see `presets`),
+    `settings` what all runs have in common beside it, `env` the options of the environment, `imports` modules that
+    register names used here.
     """
 
     task: str
     algos: tuple[str, ...] = ("soft-highway-dqn",)
     seeds: int = 1
     seed: int = 0
-    env: dict[str, Any] = dataclasses.field(default_factory=dict)
-    rule: dict[str, Any] = dataclasses.field(default_factory=dict)
-    agent: dict[str, Any] = dataclasses.field(default_factory=dict)
-    network: str = "auto"
-    schedule: dict[str, Any] = dataclasses.field(default_factory=dict)
-    report_every: int = 10_000
-    checkpoint_every: int = 500_000
+    steps: int | None = None
+    preset: str | None = None
+    env: Settings = dataclasses.field(default_factory=dict)
+    settings: Settings = dataclasses.field(default_factory=dict)
+    imports: tuple[str, ...] = ()
+    report_every: int | None = None
+    checkpoint_every: int | None = None
     keep: int = 3
     save_store: bool = True
     episodes: int = 100
 
+    def __post_init__(self) -> None:
+        if isinstance(self.algos, str):
+            object.__setattr__(self, "algos", (self.algos,))
+        if isinstance(self.task, Env):
+            register_env(self.task.spec.name, self.task)
+            object.__setattr__(self, "task", self.task.spec.name)
+        if not isinstance(self.task, str):
+            raise ValueError(
+                f"task is a {type(self.task).__name__}: give a name, module:name, or an Env(spec, reset, step) of"
+                " highway_rl"
+            )
+
+
+class Run(NamedTuple):
+    """One run of a config: the text it was asked for by, and what that text means."""
+
+    label: str
+    seed: int
+    agent: DQN
+    schedule: Schedule
+
 
 class Setup(NamedTuple):
-    """A config as the objects it names: one agent that holds all rules, and per run which of them, key and label."""
+    """A config as the objects it names."""
 
+    config: Config
     env: Env
-    agent: DQN
-    schedule: train.Schedule
-    which: Any
-    keys: Any
-    labels: list[tuple[str, int]]
+    runs: list[Run]
+    programs: list[Program]
+    report_every: int
+    checkpoint_every: int
 
-    def one(self, which: Any) -> DQN:
-        """The agent of a single run."""
-        return dataclasses.replace(self.agent, which=which)
+    @property
+    def steps(self) -> int:
+        return self.runs[0].schedule.steps
 
-    def start(self) -> Callable[[], train.Run]:
-        begin = jax.vmap(lambda which, key: train.init(self.env, self.one(which), self.schedule, key))
-        return jax.jit(lambda: begin(self.which, self.keys))
+    @property
+    def labels(self) -> list[tuple[str, int]]:
+        return [(run.label, run.seed) for run in self.runs]
 
 
 def setup(config: Config) -> Setup:
     """Checks a config and builds what it names; that the runs can begin is tried, without computing anything."""
-    for name in ("seeds", "report_every", "checkpoint_every", "keep", "episodes"):
+    for name in ("seeds", "keep", "episodes"):
         checks.whole(name, getattr(config, name), 1)
     checks.whole("seed", config.seed, 0)
     if config.seed + config.seeds > 2**32:
-        raise ValueError(f"seed={config.seed}: with seeds={config.seeds} the last seed must be below 2**32")
-    if not isinstance(config.network, str):
-        raise ValueError(f"network={config.network!r}: give a name; agents.networks.NETWORKS[name] = function adds one")
-    if config.network not in NETWORKS:
-        raise checks.unknown("network", config.network, NETWORKS)
-    env = make_learnable(config.task, **config.env)
-    rules, implied = _rules(config)
-    discount = {"discount": 0.996 if config.env.get("delay") else 0.99}
-    known = {f.name for f in dataclasses.fields(DQN)} - {"rule", "which", "network", "optimizer"}
-    for name, value in (config.rule | config.agent | config.schedule).items():
-        if isinstance(value, (tuple, list)) and name not in ("n", "depths"):
-            raise ValueError(f"{name}={value!r}: give one value")
-    for name in config.agent:
-        if name not in known:
-            raise ValueError(f"the agent has no setting {name!r}: it has {', '.join(sorted(known))}")
-    agent = DQN(rule=rules, network=NETWORKS[config.network], **(discount | implied | config.agent))
-    times = {f.name for f in dataclasses.fields(train.Schedule)}
-    for name in config.schedule:
-        if name not in times:
-            raise ValueError(f"the schedule has no setting {name!r}: it has {', '.join(sorted(times))}")
-    schedule = train.Schedule(**config.schedule)
-    labels = [(algo, config.seed + i) for algo in config.algos for i in range(config.seeds)]
-    which = jnp.repeat(jnp.arange(len(config.algos)), config.seeds)
-    keys = jnp.stack([jax.random.key(seed) for _, seed in labels])
-    made = Setup(env, agent, schedule, which, keys, labels)
-    jax.eval_shape(made.start())
+        raise checks.refusal("seed", config.seed, f"one with which the last of seeds={config.seeds} is below 2**32")
+    for module in config.imports:
+        registry.bring(module)
+    env = make_env(config.task, **config.env)
+    kinds = expand(config, env)
+    check_memory(estimate(env, kinds, config.seeds))
+    runs = [Run(label, config.seed + i, agent, times) for label, agent, times in kinds for i in range(config.seeds)]
+    steps = runs[0].schedule.steps
+    refresh = max(run.schedule.refresh for run in runs)
+    every = {}
+    for name, parts in (("report_every", 500), ("checkpoint_every", 10)):
+        given = getattr(config, name)
+        every[name] = max(refresh, steps // parts) if given is None else checks.whole(name, given, 1)
+    made = Setup(config, env, runs, grouped(env, runs), **every)
+    for program in made.programs:
+        program.shapes()
     return made
 
 
-def _rules(config: Config) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The rule of each algorithm, and the settings of the agent they imply, which one program has once for all."""
+def expand(config: Config, env: Env) -> list[tuple[str, DQN, Schedule]]:
+    """What each seed of a config runs: every text, with every value it sweeps."""
     if not config.algos:
         raise ValueError("algos is empty: give at least one algorithm")
-    for algo in config.algos:
-        if config.algos.count(algo) > 1:
-            raise ValueError(f"{algo} is given {config.algos.count(algo)} times: give it once, and seeds for more runs")
-    made = [make_rule(algo, **config.rule) for algo in config.algos]
-    usual = {f.name: f.default for f in dataclasses.fields(DQN)}
-    first = made[0][1]
-    for algo, (_, implied) in zip(config.algos, made, strict=True):
-        for name in first | implied:
-            one, other = (x.get(name, usual[name]) for x in (first, implied))
-            if one != other:
-                raise ValueError(
-                    f"{config.algos[0]} has {name}={one!r} and {algo} {name}={other!r}, but the algorithms of one"
-                    " program share all settings of the agent: train them one at a time"
-                )
-    return tuple(rule for rule, _ in made), first
+    wanted = [one for algo in config.algos for one in text.parse(algo)]
+    labels = [one.label for one in wanted]
+    for label in labels:
+        if labels.count(label) > 1:
+            raise ValueError(f"{label} is given {labels.count(label)} times: give it once, and seeds for more runs")
+    return [(one.label, *build(config, env, one)) for one in wanted]
 
 
-def check_folder(config: Config, out: Path, *, resume: bool) -> bool:
-    """Refuses a used folder; or, to resume, one of another config. Only the number of steps may differ from it.
-
-    Whether config.json is still to be written.
-    """
-    if not resume:
-        if any((out / name).exists() for name in ("config.json", "metrics.csv", "checkpoints")):
-            raise ValueError(
-                f"{out} holds a run already: `highway-rl resume {out}` goes on with it, --out names another"
-            )
-        return True
-    stored, asked = _flat(read_config(out)), _flat(config)
-    different = [name for name in stored | asked if stored.get(name) != asked.get(name)]
-    for name in different:
-        if name != "schedule.steps":
-            raise ValueError(
-                f"{out} was trained with {name}={stored.get(name, 'default')!r}, not {asked.get(name, 'default')!r}:"
-                " only schedule.steps may change when it is resumed"
-            )
-    return bool(different)
-
-
-def _flat(config: Config) -> dict[str, Any]:
-    """Every setting as config.json has it, under a name of its own such as rule.alpha."""
-    fields = json.loads(json.dumps(dataclasses.asdict(config), default=str))
-    inner = {f"{k}.{name}": x for k, v in fields.items() if isinstance(v, dict) for name, x in v.items()}
-    return {k: v for k, v in fields.items() if not isinstance(v, dict)} | inner
-
-
-def write_config(config: Config, out: Path) -> None:
-    out.mkdir(parents=True, exist_ok=True)
-    text = json.dumps({**dataclasses.asdict(config), "provenance": provenance()}, indent=2, default=str)
-    checkpoint.write_text(out / "config.json", text + "\n")
+def build(config: Config, env: Env, wanted: text.Wanted) -> tuple[DQN, Schedule]:
+    """The agent and the schedule of one run: the preset, what all runs share, what its text says, in this order."""
+    options, own = _split(wanted)
+    rule, implied = make_rule(wanted.algo, **options)
+    shared = _known("settings", config.settings)
+    chosen = preset(config.preset, config.task) | shared | implied | own
+    if config.steps is not None:
+        chosen["steps"] = config.steps
+    for name, value in chosen.items():
+        if isinstance(value, tuple | list):
+            raise checks.refusal(name, value, "one value; a list sweeps in the text of a run, as in dqn:k=[1,2]")
+    bootstrap = chosen.pop("bootstrap", "greedy")
+    ruled = with_bootstrap(rule, bootstrap)
+    if "bootstrap" in own and ruled is rule and bootstrap != "greedy":
+        raise ValueError(f"{wanted.label}: {wanted.algo} has a bootstrap of its own: leave bootstrap out")
+    parts = {name: chosen.pop(name) for name in ("network", "optimizer") if name in chosen}
+    found: Settings = {}
+    if "network" in parts:
+        found["network"] = NETWORKS.find(_word("network", parts["network"]))
+    if "optimizer" in parts:
+        found["optimizer"] = OPTIMIZERS.find(_word("optimizer", parts["optimizer"]))
+    chosen.setdefault("discount", 0.99 if env.spec.discount is None else env.spec.discount)
+    agent = DQN(rule=ruled, **found, **{k: v for k, v in chosen.items() if k in AGENT})
+    schedule = Schedule(**{k: v for k, v in chosen.items() if k in SCHEDULE})
+    check_run(agent, schedule)
+    return agent, schedule
 
 
-def read_config(out: Path) -> Config:
-    """The config a folder was made with."""
-    path = out / "config.json"
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        found.pop("provenance", None)
-        found["algos"] = tuple(found["algos"])
-        found["rule"] = {k: tuple(v) if isinstance(v, list) else v for k, v in found["rule"].items()}
-        return Config(**found)
-    except FileNotFoundError:
-        raise ValueError(f"{out} is no training folder: {path} is not there") from None
-    except (json.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{path} is not a training config: {error}") from None
+def _split(wanted: text.Wanted) -> tuple[Settings, Settings]:
+    """What a text says of the algorithm, and what of the agent and the schedule."""
+    options = options_of(wanted.algo)
+    mine = {name: value for name, value in wanted.options.items() if name in options}
+    rest = {name: value for name, value in wanted.options.items() if name not in options}
+    return mine, _known(wanted.algo, rest, options)
+
+
+def _known(what: str, given: Settings, options: Settings | None = None) -> Settings:
+    """Settings under their own names; refuses those that do not exist."""
+    found = {SHORT.get(name, name): value for name, value in given.items()}
+    taken = [*(options or {}), *sorted(AGENT | NAMED | (SCHEDULE - {"steps"})), *SHORT]
+    if "steps" in found:
+        raise ValueError(f"{what} has steps: give --steps, or Config(steps=…), which all runs share")
+    checks.options(what, [name for name in found if name not in AGENT | NAMED | SCHEDULE], taken)
+    return found
+
+
+def _word(name: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise checks.refusal(name, value, f"a name; highway_rl.register_{name}(name, function) adds one")
+    return value
+
+
+def modules(config: Config) -> tuple[str, ...]:
+    """The modules whose import makes the names of a config exist, beside those that are always there."""
+    used = [ENVS.module(config.task)]
+    for one in (one for algo in config.algos for one in text.parse(algo)):
+        said = preset(config.preset, config.task) | config.settings | one.options
+        used += [ALGORITHMS.module(one.algo), NETWORKS.module(said.get("network", ""))]
+        used += [OPTIMIZERS.module(said.get("optimizer", ""))]
+    return tuple(dict.fromkeys([*config.imports, *(m for m in used if m is not None)]))

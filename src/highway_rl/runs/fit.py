@@ -1,15 +1,10 @@
-"""A run on the host: the loop around the compiled one, its folder, resuming.
-
-config.json      what was asked for, and what made it (code, device, versions, date)
-metrics.csv      a row per report and run
-events…          the same for TensorBoard, where that is installed
-checkpoints/     the newest few states
-evaluation.json  greedy episodes with the final networks
-"""
+"""Training on the host: the loop around the compiled one, what it writes, resuming, evaluating."""
 
 from __future__ import annotations
 
+import contextlib
 import math
+import shutil
 import time
 import warnings
 from collections.abc import Callable
@@ -20,180 +15,282 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from highway_rl.deep import loop as train
-from highway_rl.runs import checkpoint
-from highway_rl.runs.config import Config, Setup, check_folder, read_config, setup, write_config
-from highway_rl.runs.metrics import Metrics, rows_of
+from highway_rl.deep import loop
+from highway_rl.deep.evaluation import by_algo
+from highway_rl.records.rows import write_text
+from highway_rl.runs import checkpoint, folder
+from highway_rl.runs.config import Config, Setup, setup
+from highway_rl.runs.estimate import estimate
+from highway_rl.runs.evaluate import as_json, evaluate
+from highway_rl.runs.metrics import Metrics, lost, rows_of
+from highway_rl.runs.programs import Program
+from highway_rl.types import NEVER
 
-__all__ = ["Config", "Loaded", "Setup", "Trained", "fit", "load", "read_config", "sentence", "setup", "write_config"]
-
-Report = Callable[[dict[str, Any]], None]
+News = dict[str, Any]
+Report = Callable[[News], None]
+"""Hears what happens: {"phase": …} when something long begins, {"step": …, "rows": …}, {"stopped": …}."""
 
 
 class Trained(NamedTuple):
-    """What training leaves: the final state of all runs (first axis), who is who, and what went wrong."""
+    """What training leaves: the networks of each program's runs, what went wrong, the scores, and the state of the
+    program that ran last. `step` is how far that one came; `finished`: all have come to their end."""
 
-    run: train.Run
     setup: Setup
+    params: list[Any]
     step: int
-    stopped: list[dict[str, Any]]
+    finished: bool
+    stopped: list[News]
+    scores: list[News]
+    last: loop.Run | None
     folder: Path | None
-
-    @property
-    def broken(self) -> list[int | None]:
-        """Per run the step at which its numbers broke, or None."""
-        return _broken_at(self.run)
 
 
 class _Standing(NamedTuple):
-    """How far the runs have come: periods done, the period to learn from, periods not yet reported, broken runs."""
+    """How far the runs of a program have come: periods done, the period to learn from, periods not yet reported, broken
+    runs."""
 
     period: int
     learn_from: int
-    run: train.Run
-    pending: list[train.Curve]
-    stopped: list[dict[str, Any]]
+    run: loop.Run
+    pending: list[loop.Curve]
+    stopped: list[News]
 
 
 def fit(
     config: Config,
-    out: Path | None = None,
+    out: Path | str | None = None,
     *,
-    report: Report = lambda row: None,
+    report: Report = lambda news: None,
     should_stop: Callable[[], bool] = lambda: False,
     resume: bool = False,
 ) -> Trained:
-    """Trains, reporting and saving as it goes; nothing is written before all is checked and the program compiled.
+    """Trains, reporting and saving as it goes, and evaluates; nothing is written before all is checked and the first
+    program compiled.
 
     `resume` goes on from the newest sound checkpoint in `out`, or begins again where there is none; the config must be
     the folder's own, but for the number of steps. `should_stop` is asked after every period; on yes the state is saved
     and what there is returned. A run whose loss or reward is no longer a number stops; the others go on.
     """
     if resume and out is None:
-        raise ValueError("resuming needs the folder of the run")
+        raise ValueError("out is None: give the folder of the run to resume")
+    out = None if out is None else Path(out)
     s = setup(config)
-    to_write = out is not None and check_folder(config, out, resume=resume)
-    start = s.start()
+    to_write = out is not None and folder.check_folder(config, out, resume=resume)
+    kinds = {id(run.agent): (run.label, run.agent, run.schedule) for run in s.runs}
+    need = estimate(s.env, list(kinds.values()), config.seeds)
+    report({"phase": "compiling", "memory": need.memory, "seconds": need.seconds})
+    first = _compiled(s.programs[0]) if to_write else None  # what cannot be compiled leaves no folder behind
+    with folder.locked(out) if out is not None else contextlib.nullcontext():
+        if out is not None and folder.check_folder(config, out, resume=resume):  # again: time has passed
+            folder.write_config(config, out)
+        return _Training(s, out, report, should_stop, resume).run(first)
 
-    def more(which: Any, run: train.Run, first: Any, learn_from: Any) -> tuple[train.Run, train.Curve]:
-        return train.advance(s.env, s.one(which), s.schedule, run, first, 1, learn_from)
 
-    program = jax.jit(jax.vmap(more, in_axes=(0, 0, None, None)), donate_argnums=1)
-    go = program.lower(s.which, jax.eval_shape(start), jnp.int32(0), jnp.int32(0)).compile()
-    if out is not None and to_write:
-        write_config(config, out)
-    standing = _restore(config, s, start, out) if resume and out else None
-    period, learn_from, run, pending, stopped = standing or _Standing(0, 0, start(), [], [])
-    step = first_step = period * s.schedule.refresh
-    metrics = Metrics(out, s.labels, s.agent, from_step=step if resume else None)
-    tried = period
+def _compiled(program: Program) -> Any:
+    more = jax.jit(program.advance(), donate_argnums=0)
+    return more.lower(program.shapes(), jnp.int32(0), jnp.int32(0)).compile()
 
-    def save() -> None:
-        nonlocal tried
-        if out is not None and period > tried:
-            _save(config, s, out, run, period, pending, stopped)
-            tried = period
 
-    begun = time.perf_counter()
-    try:
-        while period < s.schedule.periods and len(stopped) < len(s.labels):
-            run, curve = go(s.which, run, jnp.int32(period), jnp.int32(learn_from))
+class _Training:
+    """One call of `fit`: the programs in turn, into one folder."""
+
+    def __init__(
+        self, s: Setup, out: Path | None, report: Report, should_stop: Callable[[], bool], resume: bool
+    ) -> None:
+        self.s, self.out, self.report, self.should_stop, self.resume = s, out, report, should_stop, resume
+        self.stopped: list[News] = []
+
+    def run(self, first: Any) -> Trained:
+        """Trains every program to its end, or until somebody stops it."""
+        standings = self._standings() if self.resume else []
+        kept = standings[-1][1]["bytes"] if standings else None
+        rules = [rule for program in self.s.programs for rule in program.agent.rules]
+        self.metrics = Metrics(self.out, rules, kept)
+        params, step, last = [], 0, None
+        try:
+            for i, program in enumerate(self.s.programs):
+                standing = standings[i][0] if i < len(standings) else None
+                last, step = self._program(i, standing, first if i == 0 else None)
+                params.append(jax.device_get(last.learning.params))
+                if step < program.schedule.steps and not self._all_broken(program):
+                    return Trained(self.s, params, step, False, self.stopped, [], last, self.out)
+        finally:
+            self.metrics.close()
+        self.report({"phase": "evaluating"})
+        return self._evaluated(Trained(self.s, params, step, True, self.stopped, [], last, self.out))
+
+    def _standings(self) -> list[tuple[_Standing, dict[str, Any]]]:
+        """Where the programs stand that have begun: all but the last of them have come to their end."""
+        found: list[tuple[_Standing, dict[str, Any]]] = []
+        for number, program in enumerate(self.s.programs):
+            standing = self._restore(number)
+            found += [standing] if standing else []
+            if standing is None or standing[0].period < program.schedule.periods:
+                break
+        for number in range(len(found), len(self.s.programs)):  # what came after rows that are made again
+            shutil.rmtree(self._checkpoints(number), ignore_errors=True)
+        return found
+
+    def _all_broken(self, program: Program) -> bool:
+        return {x["run"] for x in self.stopped} >= set(program.numbers)
+
+    def _evaluated(self, trained: Trained) -> Trained:
+        broken = {x["run"]: x["step"] for x in self.stopped}
+        rows = evaluate(self.s, trained.params, episodes=self.s.config.episodes, broken=broken)
+        if self.out is not None:
+            result = {"step": trained.step, "of": self.s.steps, "stopped": trained.stopped, "scores": rows}
+            result |= {"by_algo": by_algo(rows), "by_algo_training_epsilon": by_algo(rows, greedy=False)}
+            write_text(self.out / "evaluation.json", as_json(result) + "\n")
+        return trained._replace(scores=rows)
+
+    def _program(self, number: int, standing: _Standing | None, go: Any) -> tuple[loop.Run, int]:
+        """One program, from where it stands, to its end or a stop; returns its state and step."""
+        s, program = self.s, self.s.programs[number]
+        periods, refresh = program.schedule.periods, program.schedule.refresh
+        period, learn_from, run, pending, stopped = standing or _Standing(0, 0, program.start()(), [], [])
+        self.stopped += stopped
+        step = first_step = period * refresh
+        if period >= periods:
+            return run, step
+        if go is None:
+            self.report({"phase": "compiling", "program": number, "of": len(s.programs)})
+            go = _compiled(program)
+        self.metrics.follow(program.labels, step if self.resume else None)
+        self.report({"phase": "training", "program": number, "programs": len(s.programs)})
+        tried = period
+
+        def save() -> None:
+            nonlocal tried
+            if self.out is not None and period > tried:
+                self._save(number, run, period, pending)
+                tried = period
+
+        begun = time.perf_counter()
+        while period < periods and not self._all_broken(program):
+            run, curve = go(run, jnp.int32(period), jnp.int32(learn_from))
             curve = jax.tree.map(lambda x: np.asarray(x)[:, 0], jax.device_get(curve))
             period += 1
-            step = period * s.schedule.refresh
+            step = period * refresh
             pending.append(curve)
-            if step % config.report_every < s.schedule.refresh or period == s.schedule.periods:
+            if step % s.report_every < refresh or period == periods:
                 speed = (step - first_step) / (time.perf_counter() - begun)
-                rows = rows_of(pending, s.labels, s.agent, s.which)
+                rows = rows_of(pending, program)
                 rows = [row for row, broken in zip(rows, curve.broken, strict=True) if row["step"] <= broken]
-                metrics.write(rows)
-                report({"step": step, "of": s.schedule.steps, "speed": speed, "rows": rows})
+                self.metrics.write(rows)
+                news = {"step": step, "of": s.steps, "speed": speed, "rows": rows}
+                self.report({**news, "program": number, "programs": len(s.programs)})
                 pending = []
-            if new := _newly_broken(curve, s, {x["run"] for x in stopped}):
-                stopped += new
-                if out is not None and not checkpoint.steps(out / "checkpoints"):
+            if new := self._newly_broken(curve, program):
+                self.stopped += new
+                if self.out is not None and not checkpoint.steps(self._checkpoints(number)):
                     save()
                 for one in new:
-                    one["checkpoint"] = _witness(out, one["step"])
-                    report({"stopped": one})
-            if step % config.checkpoint_every < s.schedule.refresh:
+                    one["checkpoint"] = self._witness(number, one["step"])
+                    self.report({"stopped": one})
+            if step % s.checkpoint_every < refresh:
                 save()
-            if should_stop():
+            if self.should_stop():
                 break
         save()
-    finally:
-        metrics.close()
-    return Trained(run, s, step, stopped, out)
+        return run, step
+
+    def _checkpoints(self, number: int) -> Path:
+        assert self.out is not None
+        return self.out / "checkpoints" / f"program_{number}"
+
+    def _newly_broken(self, curve: loop.Curve, program: Program) -> list[News]:
+        """Runs whose loss or reward stopped being a number in this period."""
+        known = {x["run"] for x in self.stopped}
+        found = [int(i) for i in np.flatnonzero(curve.broken != NEVER) if program.numbers[int(i)] not in known]
+        last = {i: {k: float(getattr(curve.seen, k)[i]) for k in ("value", "largest", "error", "bias")} for i in found}
+        return [_stop(program, i, curve.broken[i], {"loss": float(curve.loss[i]), **last[i]}) for i in found]
+
+    def _witness(self, number: int, step: int) -> int | None:
+        """The checkpoint that stays for a run that broke at `step`: the last one before, else the first one after."""
+        found = checkpoint.steps(self._checkpoints(number)) if self.out is not None else []
+        before = [x for x in found if x <= step]
+        return before[-1] if before else found[0] if found else None
+
+    def _save(self, number: int, run: loop.Run, period: int, pending: list[loop.Curve]) -> None:
+        program, config = self.s.programs[number], self.s.config
+        step = period * program.schedule.refresh
+        mine = [x for x in self.stopped if x["run"] in program.numbers]
+        facts = {
+            "period": period,
+            "pending": [[x.tolist() for x in c[:5]] for c in pending],
+            "stopped": mine,
+            "config": folder.plain(config),
+            "metrics": self.metrics.mark,
+        }
+        pinned = {self._witness(number, x["step"]) for x in mine}
+        where = self._checkpoints(number)
+        try:
+            checkpoint.save(where, step, saved(config, run), facts, keep=config.keep, pinned=pinned)
+        except OSError as error:
+            warnings.warn(f"no checkpoint at step {step}: {error}; the ones before are in place", stacklevel=2)
+
+    def _restore(self, number: int) -> tuple[_Standing, dict[str, Any]] | None:
+        """Where the newest sound checkpoint of a program stands, and the rows of metrics.csv that belong to it.
+
+        Who is broken the state says, and with what diagnostics the facts.
+        """
+        assert self.out is not None
+        out, program, config = self.out, self.s.programs[number], self.s.config
+        where = self._checkpoints(number)
+        if number and not checkpoint.steps(where):
+            return None  # its turn has not come yet
+        try:
+            path, facts = checkpoint.latest(where, lambda facts: lost(out, facts["metrics"]))
+        except checkpoint.Missing as error:
+            if error.unfit:
+                raise ValueError(
+                    f"{error.unfit}, which every checkpoint counts on: put {out / 'metrics.csv'} back, or train again"
+                    " into another --out"
+                ) from None
+            warnings.warn(f"{error}; beginning again at step 0, which makes the same run", stacklevel=5)
+            return None
+        check_origin(facts, config, out)
+        loaded = checkpoint.load(path, saved(config, program.shapes()))
+        period = int(facts["period"])
+        pending = [loop.Curve._make([*map(np.asarray, c), None, None, None]) for c in facts["pending"]]
+        run: loop.Run = loaded
+        told = {x["run"]: x["diagnostics"] for x in facts["stopped"]}
+        broken = [(i, b) for i, b in enumerate(broken_at(run)) if b is not None]
+        stopped = [_stop(program, i, b, told.get(program.numbers[i], {})) for i, b in broken]
+        stopped = [x | {"checkpoint": self._witness(number, x["step"])} for x in stopped]
+        if config.save_store:
+            return _Standing(period, 0, run, pending, stopped), facts["metrics"]
+        store = jax.vmap(lambda obs: loop.new_store(self.s.env.spec, program.schedule, obs))(run.env.obs)
+        learn_from = period + math.ceil(program.schedule.start / program.schedule.refresh)
+        return _Standing(period, learn_from, run._replace(store=store), pending, stopped), facts["metrics"]
 
 
-def _newly_broken(curve: train.Curve, s: Setup, known: set[int]) -> list[dict[str, Any]]:
-    """Runs whose loss or reward stopped being a number in this period."""
-    found = [int(i) for i in np.flatnonzero(curve.broken != train.NEVER) if int(i) not in known]
-    last = {i: {k: float(getattr(curve.seen, k)[i]) for k in ("value", "largest", "error", "bias")} for i in found}
-    return [_stop(s, i, curve.broken[i], {"loss": float(curve.loss[i]), **last[i]}) for i in found]
+def check_origin(facts: dict[str, Any], config: Config, out: Path) -> None:
+    """Refuses a config that is not the one a checkpoint was made with."""
+    made, asked = folder.flattened(facts["config"]), folder.flat(config)
+    for name in folder.difference(made, asked):
+        raise ValueError(
+            f"{out / 'config.json'} says {name}={asked.get(name)!r}, but its checkpoints were made with"
+            f" {made.get(name)!r}: put the old config.json back"
+        )
 
 
-def _stop(s: Setup, i: int, step: Any, diagnostics: dict[str, float]) -> dict[str, Any]:
-    algo, seed = s.labels[i]
-    return {"run": i, "algo": algo, "seed": seed, "step": int(step), "diagnostics": diagnostics}
+def saved(config: Config, run: loop.Run) -> Any:
+    """What of a state goes into a checkpoint."""
+    return run if config.save_store else run._replace(store=None)  # type: ignore[arg-type]
 
 
-def _broken_at(run: train.Run) -> list[int | None]:
-    return [None if step == train.NEVER else int(step) for step in np.asarray(run.broken)]
+def broken_at(run: loop.Run) -> list[int | None]:
+    """Per run the step at which its numbers broke, or None."""
+    return [None if step == NEVER else int(step) for step in np.asarray(run.broken)]
 
 
-def _witness(out: Path | None, step: int) -> int | None:
-    """The checkpoint that stays for a run that broke at `step`: the last one before, else the first one after."""
-    found = checkpoint.steps(out / "checkpoints") if out is not None else []
-    before = [x for x in found if x <= step]
-    return before[-1] if before else found[0] if found else None
+def _stop(program: Program, i: int, step: Any, diagnostics: dict[str, float]) -> News:
+    label, seed = program.labels[i]
+    return {"run": program.numbers[i], "algo": label, "seed": seed, "step": int(step), "diagnostics": diagnostics}
 
 
-def _saved(config: Config, run: train.Run) -> Any:
-    return run if config.save_store else (*run[:2], *run[3:])
-
-
-def _save(
-    config: Config,
-    s: Setup,
-    out: Path,
-    run: train.Run,
-    period: int,
-    pending: list[train.Curve],
-    stopped: list[dict[str, Any]],
-) -> None:
-    step = period * s.schedule.refresh
-    facts = {"period": period, "pending": [[x.tolist() for x in c[:5]] for c in pending], "stopped": stopped}
-    pinned = {_witness(out, x["step"]) for x in stopped}
-    try:
-        checkpoint.save(out / "checkpoints", step, _saved(config, run), facts, keep=config.keep, pinned=pinned)
-    except OSError as error:
-        warnings.warn(f"no checkpoint at step {step}: {error}; the ones before are in place", stacklevel=2)
-
-
-def _restore(config: Config, s: Setup, start: Any, out: Path) -> _Standing | None:
-    """Where the newest sound checkpoint stands. Who is broken the state says, and with what diagnostics the facts."""
-    try:
-        path, facts = checkpoint.latest(out / "checkpoints")
-    except checkpoint.Missing as error:
-        warnings.warn(f"{error}; beginning again at step 0, which makes the same run", stacklevel=3)
-        return None
-    empty = jax.eval_shape(start)
-    loaded = checkpoint.load(path, _saved(config, empty))
-    period = int(facts["period"])
-    pending = [train.Curve._make([*map(np.asarray, c), None, None, None]) for c in facts["pending"]]
-    run = loaded if config.save_store else train.Run._make((*loaded[:2], None, *loaded[2:]))
-    told = {x["run"]: x["diagnostics"] for x in facts.get("stopped", [])}
-    stopped = [_stop(s, i, b, told.get(i, {})) for i, b in enumerate(_broken_at(run)) if b is not None]
-    stopped = [x | {"checkpoint": _witness(out, x["step"])} for x in stopped]
-    if config.save_store:
-        return _Standing(period, 0, run, pending, stopped)
-    store = jax.vmap(lambda obs: train.new_store(s.env, s.schedule, obs))(run.env.obs)
-    learn_from = period + math.ceil(s.schedule.start / s.schedule.refresh)
-    return _Standing(period, learn_from, run._replace(store=store), pending, stopped)
-
-
-def sentence(stopped: dict[str, Any]) -> str:
+def sentence(stopped: News) -> str:
     """A run that broke, in words."""
     last = ", ".join(f"{k} {v:.4g}" for k, v in stopped["diagnostics"].items())
     kept = stopped["checkpoint"]
@@ -202,22 +299,3 @@ def sentence(stopped: dict[str, Any]) -> str:
         f" a number ({last}); "
         + ("there is no checkpoint of it" if kept is None else f"the checkpoint of step {kept:,} is kept")
     )
-
-
-class Loaded(NamedTuple):
-    """The newest sound networks in a training folder, what they belong to, how far they have come, who broke when."""
-
-    config: Config
-    params: Any
-    setup: Setup
-    step: int
-    broken: list[int | None]
-
-
-def load(out: Path) -> Loaded:
-    config = read_config(out)
-    s = setup(config)
-    path, facts = checkpoint.latest(out / "checkpoints")
-    loaded = checkpoint.load(path, _saved(config, jax.eval_shape(s.start())))
-    run = loaded if config.save_store else train.Run._make((*loaded[:2], None, *loaded[2:]))
-    return Loaded(config, run.learning.params, s, int(facts["period"]) * s.schedule.refresh, _broken_at(run))

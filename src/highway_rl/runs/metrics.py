@@ -4,29 +4,33 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import hashlib
 import io
 import os
 import time
 import warnings
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from highway_rl.core.backup import TO_END
+from highway_rl.core.targets import TargetRule
 from highway_rl.deep.diagnostics import RATIO_DEPTHS
-from highway_rl.runs import checkpoint
+from highway_rl.records.rows import write_text
+from highway_rl.runs.programs import Program
 
 
 def depth_name(depth: int) -> str:
     return "end" if depth == TO_END else str(depth)
 
 
-def rows_of(curves: list[Any], labels: list[tuple[str, int]], agent: Any, which: Any) -> list[dict[str, Any]]:
+def rows_of(curves: list[Any], program: Program) -> list[dict[str, Any]]:
     """One row per run for a stretch of periods: means over episodes and periods, diagnostics of the last refresh."""
     found = []
-    for i, (algo, seed) in enumerate(labels):
-        rule = agent.rules[int(which[i])]
+    for i, (algo, seed) in enumerate(program.labels):
+        rule = program.agent.rules[program.which(i)]
         episodes = np.array([c.episodes[i] for c in curves])
         last = curves[-1]
         row: dict[str, Any] = {
@@ -53,35 +57,54 @@ def _weighted(values: list[Any], weights: np.ndarray) -> float:
 
 
 class Metrics:
-    """Writes rows to `metrics.csv` and TensorBoard as they come; a resumed run drops what came after its checkpoint."""
+    """Writes rows to `metrics.csv` and TensorBoard as they come.
 
-    def __init__(self, out: Path | None, labels: list[tuple[str, int]], agent: Any, *, from_step: int | None) -> None:
-        """`from_step` is the step of the checkpoint a resumed run goes on from; None begins anew."""
+    `kept` are the bytes of the file that a resumed run goes on from; None begins anew. `mark` is how many bytes there
+    are now, and their checksum: a checkpoint notes it, so that rows lost later are noticed.
+    """
+
+    def __init__(self, out: Path | None, rules: Iterable[TargetRule], kept: int | None) -> None:
         self.file: Any = None
         self.writers: dict[tuple[str, int], Any] = {}
+        self.out = out
+        depths = dict.fromkeys(depth_name(n) for rule in rules for n in rule.backup.depths)
+        self.columns = ["step", "algo", "seed", "episodes", "score", "length", "loss", "epsilon"]
+        self.columns += ["value", "largest", "bias", "error", "age", *(f"open_{n}" for n in depths), "won_gate"]
+        self.columns += [*(f"won_{n}" for n in depths), *(f"ratio_{k}" for k in RATIO_DEPTHS)]
         if out is None:
             return
         out.mkdir(parents=True, exist_ok=True)
         path = out / "metrics.csv"
-        depths = dict.fromkeys(depth_name(n) for rule in agent.rules for n in rule.backup.depths)
-        self.columns = ["step", "algo", "seed", "episodes", "score", "length", "loss", "epsilon"]
-        self.columns += ["value", "largest", "bias", "error", "age", *(f"open_{n}" for n in depths), "won_gate"]
-        self.columns += [*(f"won_{n}" for n in depths), *(f"ratio_{k}" for k in RATIO_DEPTHS)]
-        kept = [] if from_step is None else _rows_until(path, from_step)
+        before = b"" if kept is None else path.read_bytes()[:kept]
+        begun = before or self._text([], header=True).encode()
+        write_text(path, begun.decode())
+        self.size, self.sum = len(begun), hashlib.sha256(begun)
+        self.file = path.open("ab")
+
+    def follow(self, labels: list[tuple[str, int]], from_step: int | None) -> None:
+        """Opens TensorBoard's files of these runs, which go on from a step or begin."""
+        for writer in self.writers.values():
+            writer.close()
+        self.writers = {} if self.out is None else _event_writers(self.out, labels, from_step)
+
+    @property
+    def mark(self) -> dict[str, Any]:
+        return {} if self.file is None else {"bytes": self.size, "sha256": self.sum.hexdigest()}
+
+    def _text(self, rows: list[dict[str, Any]], *, header: bool = False) -> str:
         text = io.StringIO()
         writer = csv.DictWriter(text, self.columns, lineterminator="\n", extrasaction="ignore")
-        writer.writeheader()
-        writer.writerows(kept)
-        checkpoint.write_text(path, text.getvalue())
-        self.file = path.open("a", encoding="utf-8", newline="")
-        self.csv = csv.DictWriter(self.file, self.columns, lineterminator="\n", extrasaction="ignore")
-        self.writers = _event_writers(out, labels, from_step)
+        if header:
+            writer.writeheader()
+        writer.writerows({k: f"{v:.7g}" if isinstance(v, float) else v for k, v in row.items()} for row in rows)
+        return text.getvalue()
 
     def write(self, rows: list[dict[str, Any]]) -> None:
         if self.file is None:
             return
+        new = self._text(rows).encode()
         try:
-            self.csv.writerows({k: f"{v:.7g}" if isinstance(v, float) else v for k, v in row.items()} for row in rows)
+            self.file.write(new)
             self.file.flush()
             os.fsync(self.file.fileno())
             for row in rows:
@@ -92,6 +115,8 @@ class Metrics:
                 error.errno,
                 f"metrics cannot be written: {error.strerror}; checkpoints are in place, resume when it is mended",
             ) from None
+        self.size += len(new)
+        self.sum.update(new)
 
     def close(self) -> None:
         """All is on disk already, or has failed to get there."""
@@ -101,12 +126,16 @@ class Metrics:
                     file.close()
 
 
-def _rows_until(path: Path, step: int) -> list[dict[str, Any]]:
-    if not path.exists():
-        return []
-    with path.open(encoding="utf-8", newline="") as file:
-        whole = [row for row in csv.DictReader(file) if None not in row.values()]
-        return [row for row in whole if int(row["step"]) <= step]
+def lost(out: Path, mark: dict[str, Any]) -> str | None:
+    """What is wrong with the rows that a checkpoint counts on, or None."""
+    try:
+        there = (out / "metrics.csv").read_bytes()
+    except OSError:
+        return "metrics.csv is not there"
+    if len(there) < mark["bytes"]:
+        return "metrics.csv has lost rows"
+    same = hashlib.sha256(there[: mark["bytes"]]).hexdigest() == mark["sha256"]
+    return None if same else "metrics.csv has other rows"
 
 
 class _Events:
@@ -152,7 +181,10 @@ def _tag(name: str) -> str:
 
 def _event_writers(out: Path, labels: list[tuple[str, int]], from_step: int | None) -> dict[tuple[str, int], Any]:
     try:
-        return {(algo, seed): _Events(out / "tensorboard" / f"{algo}-{seed}", from_step) for algo, seed in labels}
+        return {
+            (algo, seed): _Events(out / "tensorboard" / f"{algo}-{seed}".replace("/", "_"), from_step)
+            for algo, seed in labels
+        }
     except ImportError:
         warnings.warn("tensorboard is not installed: metrics go to metrics.csv only", stacklevel=3)
         return {}

@@ -20,7 +20,7 @@ from jaxtyping import Array, Bool, Int, PRNGKeyArray
 from highway_rl import checks
 from highway_rl.envs.models.tables import seeded
 from highway_rl.envs.tasks.delayed import MOVES
-from highway_rl.envs.tasks.late_more import harvest, hint, hot, inventory_year, maintenance
+from highway_rl.envs.tasks.late_more import harvest, hot, inventory_year, maintenance
 from highway_rl.types import Env, Spec, Step, record
 
 
@@ -79,7 +79,7 @@ def key_door(side: int = 6) -> Env:
         return Step(new, observe(new), won.astype(jnp.float32), won, ~won & (new.time >= horizon))
 
     shape = jax.ShapeDtypeStruct((cells + 2,), bool)
-    return Env(Spec(f"key-door-{side}", shape, 4, hint(horizon), horizon), reset, step)
+    return Env(Spec(f"key-door-{side}", shape, 4, horizon=horizon), reset, step)
 
 
 def carved(side: int, seed: int) -> Bool[np.ndarray, "n n"]:
@@ -142,7 +142,7 @@ def maze(side: int = 7, sticky: float = 0.1, seed: int = 5) -> Env:
         return Step(new, observe(new), won.astype(jnp.float32), won, ~won & (new.time >= horizon))
 
     shape = jax.ShapeDtypeStruct((cells + 4,), bool)
-    return Env(Spec(f"late-maze-{side}", shape, 4, hint(horizon), horizon), reset, step)
+    return Env(Spec(f"late-maze-{side}", shape, 4, horizon=horizon), reset, step)
 
 
 @record
@@ -181,7 +181,7 @@ def lock(digits: int = 3, num_actions: int = 4, wait: int = 40, shown: bool = Tr
         return Step(new, observe(new), (over & new.right).astype(jnp.float32), over, jnp.zeros_like(over))
 
     shape = jax.ShapeDtypeStruct((horizon + 1 + shown,), bool)
-    return Env(Spec(f"lock-{digits}", shape, num_actions, hint(horizon), horizon), reset, step)
+    return Env(Spec(f"lock-{digits}", shape, num_actions, horizon=horizon), reset, step)
 
 
 @record
@@ -221,7 +221,7 @@ def umbrella(length: int = 30, noise: float = 1.0) -> Env:
         return Step(new, observe(new), reward.astype(jnp.float32), over, jnp.zeros_like(over))
 
     shape = jax.ShapeDtypeStruct((5,), jnp.float32)
-    return Env(Spec(f"umbrella-{length}", shape, 2, 0.999, length), reset, step)
+    return Env(Spec(f"umbrella-{length}", shape, 2, horizon=length), reset, step)
 
 
 class Known(NamedTuple):

@@ -18,11 +18,6 @@ def hot(index: Array, size: int) -> Bool[Array, " n"]:
     return index == jnp.arange(size, dtype=jnp.int32)
 
 
-def hint(horizon: int) -> float:
-    """A discount that still sees the end from the start."""
-    return 0.99 if horizon <= 100 else 0.997
-
-
 def _vector(bits: Array, *numbers: Array) -> Array:
     """Bits and numbers as one float32 vector."""
     return jnp.concatenate([bits.astype(jnp.float32), jnp.stack(numbers).astype(jnp.float32)])
@@ -77,7 +72,7 @@ def inventory_year(weeks: int = 26) -> Env:
         return Step(new, observe(new), jnp.where(over, new.books / scale, 0.0), over, jnp.zeros_like(over))
 
     shape = jax.ShapeDtypeStruct((CAPACITY + 3,), jnp.float32)
-    return Env(Spec(f"inventory-year-{weeks}", shape, 5, hint(weeks), weeks), reset, step)
+    return Env(Spec(f"inventory-year-{weeks}", shape, 5, horizon=weeks), reset, step)
 
 
 @record
@@ -133,7 +128,7 @@ def maintenance(days: int = 60) -> Env:
         return Step(new, observe(new), paid, over, jnp.zeros_like(over))
 
     shape = jax.ShapeDtypeStruct((WEAR + REPAIR + 4,), jnp.float32)
-    return Env(Spec(f"maintenance-{days}", shape, 3, hint(days), days), reset, step)
+    return Env(Spec(f"maintenance-{days}", shape, 3, horizon=days), reset, step)
 
 
 @record
@@ -182,4 +177,4 @@ def harvest(seasons: int = 20) -> Env:
         return Step(new, observe(new), jnp.where(over, barn / scale, 0.0), over, jnp.zeros_like(over))
 
     shape = jax.ShapeDtypeStruct((4,), jnp.float32)
-    return Env(Spec(f"harvest-{seasons}", shape, 2, hint(seasons), seasons), reset, step)
+    return Env(Spec(f"harvest-{seasons}", shape, 2, horizon=seasons), reset, step)

@@ -1,0 +1,31 @@
+"""What the loop asks of an agent: a record of functions. Whatever answers them can be trained by `loop.py` as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from jaxtyping import Array, Float, Int, Key, PRNGKeyArray, PyTree, UInt8
+
+from highway_rl.data.ring import Store
+
+
+class Agent(NamedTuple):
+    """`state` and `batch` are trees of arrays that only the agent itself looks into.
+
+    init(key) → state
+    act(state, obs[e]) → action[e]                             the actions it thinks best
+    learn(state, batch, here[e]) → (state, loss, action[e])    one update, and the best actions before it at the
+                                                               observations `here`, coded as the store keeps them
+    refresh(state, store, step, keys[3], shape) → (state, batches[*shape], seen)
+                                                               what to learn from until the next refresh, and what
+                                                               there is to see: a record of numbers, `unseen` before
+    epsilon(step) → the share of random actions
+    """
+
+    init: Callable[[PRNGKeyArray], PyTree]
+    act: Callable[[PyTree, PyTree], Int[Array, "e"]]
+    learn: Callable[[PyTree, PyTree, UInt8[Array, "e w"]], tuple[PyTree, Float[Array, ""], Int[Array, "e"]]]
+    refresh: Callable[[PyTree, Store, Int[Array, ""], Key[Array, "3"], tuple[int, int]], tuple[PyTree, PyTree, PyTree]]
+    epsilon: Callable[[Int[Array, "*n"]], Float[Array, "*n"]]
+    unseen: Any

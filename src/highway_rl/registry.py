@@ -1,0 +1,94 @@
+"""Names for things that people add: environments, algorithms, networks, optimisers.
+
+A name is found, in this order: built in or registered in Python; as `module:name`, which imports the module; among the
+entry points of installed packages (group `highway_rl.algorithms` and so on). What is registered by a module is there
+again in a new process once that module is imported; a training folder notes which ones.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Generic, TypeVar
+
+from highway_rl import checks
+
+T = TypeVar("T")
+
+
+class Registry(Generic[T]):
+    """One kind of thing by name; reads like a dictionary of what is built in or registered."""
+
+    def __init__(self, kind: str, group: str, built_in: Mapping[str, T]) -> None:
+        self.kind, self.group = kind, f"highway_rl.{group}"
+        self.known: dict[str, T] = dict(built_in)
+        self.added: dict[str, str] = {}  # name → module that registered it
+
+    def add(self, name: str, thing: T) -> T:
+        """Registers `thing` under `name`; refuses the name of something built in."""
+        if not isinstance(name, str) or not name or ":" in name or "=" in name or "," in name:
+            raise checks.refusal("name", name, "a word without ':', '=' or ','")
+        if name in self.known and name not in self.added:
+            raise ValueError(f"{self.kind} {name!r} is built in: give yours another name")
+        self.known[name] = thing
+        self.added[name] = getattr(thing, "__module__", None) or "__main__"
+        return thing
+
+    def find(self, name: str) -> T:
+        """The thing of this name, wherever it is."""
+        if name in self.known:
+            return self.known[name]
+        if isinstance(name, str) and ":" in name:
+            found: T = imported(name)
+            return found
+        for point in importlib.metadata.entry_points(group=self.group):
+            if point.name == name:
+                self.known[name] = point.load()
+                self.added[name] = point.module
+                return self.known[name]
+        error = checks.unknown(self.kind, name, self.names())
+        raise ValueError(f"{error}; one of your own: give module:name, or import the module that registers it first")
+
+    def names(self) -> list[str]:
+        points = [point.name for point in importlib.metadata.entry_points(group=self.group)]
+        return [*self.known, *(name for name in points if name not in self.known)]
+
+    def module(self, name: str) -> str | None:
+        """The module to import so that the name exists in another process; None for what is always there."""
+        return self.added.get(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.known)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.known
+
+
+def imported(name: str) -> T:  # type: ignore[type-var]
+    """What `module:name` names; the current folder counts as a place for modules."""
+    module, _, attribute = name.partition(":")
+    if not module or not attribute:
+        raise checks.refusal("name", name, "module:name, as in mypackage.agents:mine")
+    found = bring(module)
+    for part in attribute.split("."):
+        try:
+            found = getattr(found, part)
+        except AttributeError:
+            raise ValueError(f"{name}: module {module} has no {part!r}; check the name after the colon") from None
+    return found  # type: ignore[return-value]
+
+
+def bring(module: str) -> object:
+    """Imports a module, also from the current folder."""
+    if os.getcwd() not in sys.path and "" not in sys.path:
+        sys.path.append(os.getcwd())
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise ValueError(
+            f"module {module!r} cannot be imported ({checks.one_line(error)}): run this where it can be found, or"
+            " install it"
+        ) from None

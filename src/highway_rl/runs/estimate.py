@@ -1,0 +1,107 @@
+"""How much memory and time runs will take, said before anything is compiled: rough, and on the safe side."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from highway_rl.deep import loop
+from highway_rl.deep.dqn import DQN
+from highway_rl.deep.refresh import make_agent
+from highway_rl.deep.schedule import Schedule
+from highway_rl.runs.programs import shape
+from highway_rl.types import Env, Spec
+
+BYTES_A_ROW = 250
+"""What a refresh holds for each row of the store beside the store itself; measured on 60 runs of two games."""
+FLOPS_OF_A_CORE, FLOPS_OF_A_GPU = 8e9, 1.2e13
+LEAST_SECONDS = {"cpu": 5e-5, "gpu": 4e-5}
+"""Of a step, however small the network."""
+
+
+class Estimate(NamedTuple):
+    """Bytes held at once, and seconds of all programs one after the other."""
+
+    memory: float
+    seconds: float
+
+
+def estimate(env: Env, kinds: Sequence[tuple[str, DQN, Schedule]], seeds: int) -> Estimate:
+    """For `seeds` runs of each kind."""
+    memory: dict[object, float] = {}  # by program: they come one after the other
+    seconds, slowest = 0.0, 0.0
+    platform = "cpu" if jax.default_backend() == "cpu" else "gpu"
+    speed = FLOPS_OF_A_CORE * (os.cpu_count() or 1) if platform == "cpu" else FLOPS_OF_A_GPU
+    for _, agent, schedule in kinds:
+        made = make_agent(agent, env.spec)
+        state = jax.eval_shape(lambda made=made, s=schedule: loop.init(env, made, s, jax.random.key(0)))
+        held = sum(np.prod(x.shape) * _bytes(x.dtype) for x in jax.tree.leaves(state))
+        program = shape(agent, schedule)
+        memory[program] = memory.get(program, 0.0) + seeds * (held + BYTES_A_ROW * schedule.capacity)
+        each = forward(agent, env.spec)
+        updates = 3 * agent.batch_size * schedule.updates_per_step + agent.num_networks
+        refreshes = agent.num_networks * schedule.capacity / schedule.refresh
+        seconds += schedule.steps * seeds * each * (updates + refreshes) / speed
+        slowest = max(slowest, schedule.steps * LEAST_SECONDS[platform])
+    return Estimate(max(memory.values()), max(seconds, slowest))
+
+
+def _bytes(dtype: object) -> int:
+    return 8 if jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key) else jnp.dtype(dtype).itemsize
+
+
+def forward(agent: DQN, spec: Spec) -> float:
+    """Multiplications and additions of one observation's way through one network."""
+
+    def run(key: jax.Array, obs: object) -> jax.Array:
+        return agent.network(spec, key)(obs)
+
+    try:
+        lowered = jax.jit(run).lower(jax.random.key(0), spec.observation)
+        found = lowered.cost_analysis()
+        return float((found[0] if isinstance(found, list) else found)["flops"])
+    except (KeyError, TypeError, NotImplementedError, RuntimeError):  # a device that does not say
+        return 1e6
+
+
+def free_memory() -> float | None:
+    """Bytes that a program may still take on the device, or None where nobody says."""
+    device = jax.devices()[0]
+    if device.platform != "cpu":
+        stats = device.memory_stats() or {}
+        return stats["bytes_limit"] - stats.get("bytes_in_use", 0) if "bytes_limit" in stats else None
+    found = []
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        found += [1024 * float(line.split()[1]) for line in lines if line.startswith("MemAvailable")]
+        limit = Path("/sys/fs/cgroup/memory.max")
+        used = Path("/sys/fs/cgroup/memory.current")
+        if limit.exists() and limit.read_text().strip().isdigit():
+            found.append(float(limit.read_text()) - float(used.read_text()))
+    except (OSError, ValueError, IndexError):
+        pass
+    return min(found) if found else None
+
+
+def check_memory(need: Estimate) -> None:
+    """Refuses what cannot fit."""
+    free = free_memory()
+    if free is not None and need.memory > free:
+        raise ValueError(
+            f"these runs need about {gigabytes(need.memory)} of memory and {gigabytes(free)} are free: give fewer"
+            " seeds or algorithms at a time, or a smaller capacity"
+        )
+
+
+def gigabytes(size: float) -> str:
+    """
+    >>> gigabytes(2.5e9), gigabytes(3e6)
+    ('2.5 GB', '0.003 GB')
+    """
+    return f"{size / 1e9:,.3g} GB"

@@ -1,0 +1,78 @@
+"""Episodes with the final networks of every run: greedy, and at the share of random actions it was trained with."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PyTree
+
+from highway_rl import checks
+from highway_rl.deep import dqn
+from highway_rl.deep.evaluation import Played, play, summary
+from highway_rl.runs.config import Setup
+from highway_rl.runs.programs import Program
+
+
+def evaluate(
+    s: Setup,
+    params: Sequence[PyTree],
+    *,
+    episodes: int = 100,
+    seed: int = 0,
+    max_steps: int = 100_000,
+    broken: Mapping[int, int] | None = None,
+) -> list[dict[str, Any]]:
+    """Two rows a run, in the order of the runs: greedy episodes, then those at its last ε; with the step at which the
+    run broke, where `broken` has one by its number. `params` are the networks of each program's runs."""
+    checks.whole("episodes", episodes, 1)
+    checks.whole("max_steps", max_steps, 1)
+    checks.whole("seed", seed, 0)
+    found: dict[int, list[dict[str, Any]]] = {}
+    for program, networks in zip(s.programs, params, strict=True):
+        for epsilon, played in _both(program, networks, episodes, seed, max_steps):
+            for i, ((label, which), number) in enumerate(zip(program.labels, program.numbers, strict=True)):
+                one = Played(*(x[i] for x in played))
+                row = {"algo": label, "seed": which, **summary(one, epsilon[i])}
+                found.setdefault(number, []).append(row | {"broken": (broken or {}).get(number)})
+    return [row for number in sorted(found) for row in found[number]]
+
+
+def _both(program: Program, params: PyTree, episodes: int, seed: int, max_steps: int) -> list[tuple[Any, Played]]:
+    """What was played greedily and at the last ε of training, with that ε, for all runs of a program."""
+    spec = program.env.spec
+
+    def one(params: PyTree, key: Any, epsilon: Any) -> Played:
+        def act(obs: PyTree) -> Any:
+            return dqn.best(dqn.q_values(program.agent, spec, params, obs))
+
+        return play(program.env, act, key, epsilon=epsilon, episodes=episodes, max_steps=max_steps)
+
+    keys = jax.vmap(lambda i: jax.random.fold_in(jax.random.key(seed), 7919 + i))(np.array(program.numbers))
+    count = len(program.labels)
+    trained = jax.vmap(lambda own: jnp.asarray(program.one(own).epsilon_end, jnp.float32), axis_size=count)(program.own)
+    go = jax.jit(jax.vmap(one))
+    shares = (np.zeros(count, np.float32), np.asarray(trained))
+    return [(share, jax.device_get(go(params, keys, share))) for share in shares]
+
+
+def as_json(value: Any) -> str:
+    """JSON for every reader: what is not a finite number becomes null.
+
+    >>> as_json(float("nan"))
+    'null'
+    """
+    return json.dumps(_finite(value), indent=2, allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: _finite(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(v) for v in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,154 @@
+"""A training folder: its config under a checksum, one writer at a time, and nothing that can be mistaken.
+
+config.json      what was asked for, what made it (code, device, versions, date), and a checksum of both
+metrics.csv      a row per report and run
+tensorboard/     the same for TensorBoard, where that is installed
+checkpoints/     the newest few states of each program
+evaluation.json  episodes with the final networks, greedy and at the training ε
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from highway_rl.records.provenance import provenance
+from highway_rl.records.rows import write_text
+from highway_rl.runs.config import Config, modules
+
+OWN = ("config.json", "metrics.csv", "checkpoints")
+FREE = ("steps", "imports")
+"""What may change when a run is resumed."""
+
+
+def check_folder(config: Config, out: Path, *, resume: bool) -> bool:
+    """Refuses a folder that cannot be written, a used one, or, to resume, one of another config.
+
+    Whether config.json is still to be written.
+    """
+    _writable(out)
+    if not resume:
+        if any((out / name).exists() for name in OWN):
+            raise ValueError(
+                f"{out} holds a run already: `highway-rl resume {out}` goes on with it, --out names another"
+            )
+        return True
+    stored, asked = flat(read_config(out)), flat(config)
+    for name in difference(stored, asked):
+        raise ValueError(
+            f"{out} was trained with {name}={stored.get(name)!r}, not {asked.get(name)!r}: only the number of steps may"
+            " change when it is resumed"
+        )
+    return stored != asked
+
+
+def _writable(out: Path) -> None:
+    """Says before anything is computed that a folder cannot be had."""
+    existing = next(path for path in (out.absolute(), *out.absolute().parents) if path.exists())
+    if not existing.is_dir():
+        raise ValueError(f"{existing} is a file: give --out a folder")
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise ValueError(f"{existing} cannot be written: give --out a folder that can")
+
+
+@contextlib.contextmanager
+def locked(out: Path) -> Iterator[None]:
+    """One process at a time trains into a folder; the lock ends with the process, however that ends."""
+    try:
+        import fcntl
+    except ImportError:  # not on this system
+        yield
+        return
+    out.mkdir(parents=True, exist_ok=True)
+    with (out / ".lock").open("a+", encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            file.seek(0)
+            who = file.read().strip()
+            by = f" (process {who})" if who else ""
+            raise ValueError(f"{out} is in use by another training{by}: wait for it, or give another --out") from None
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        yield
+
+
+def plain(config: Config) -> dict[str, Any]:
+    """A config as JSON holds it."""
+    found: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(config), default=str))
+    return found
+
+
+def flat(config: Config) -> dict[str, Any]:
+    """Every setting as config.json has it, under a name of its own such as settings.k."""
+    return flattened(plain(config))
+
+
+def flattened(fields: dict[str, Any]) -> dict[str, Any]:
+    inner = {f"{k}.{name}": x for k, v in fields.items() if isinstance(v, dict) for name, x in v.items()}
+    return {k: v for k, v in fields.items() if not isinstance(v, dict)} | inner
+
+
+def difference(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
+    """Names that differ between two flat configs, beside those that may."""
+    return [name for name in one | other if name not in FREE and one.get(name) != other.get(name)]
+
+
+def _checksum(fields: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
+
+
+def write_config(config: Config, out: Path) -> None:
+    out.mkdir(parents=True, exist_ok=True)
+    named = dataclasses.replace(config, imports=modules(config))
+    fields = {"format": 2, **plain(named), "provenance": provenance()}
+    write_text(out / "config.json", json.dumps({**fields, "sha256": _checksum(fields)}, indent=2) + "\n")
+
+
+def read_config(out: Path) -> Config:
+    """The config a folder was made with."""
+    path = out / "config.json"
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        said = found.pop("sha256", None)
+        if said is not None and said != _checksum(found):
+            raise ValueError(
+                f"{path} was changed after it was written: put the old one back; `highway-rl resume {out} --steps N`"
+                " trains for longer"
+            )
+        found.pop("provenance", None)
+        version = found.pop("format", 1)
+        if version > 2:
+            raise ValueError(f"{path} has format {version}: it needs a newer highway-rl")
+        return _read(found) if version == 2 else _read_first(found)
+    except FileNotFoundError:
+        raise ValueError(f"{out} is no training folder: {path} is not there") from None
+    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path} is not a training config: {error}") from None
+
+
+def _read(found: dict[str, Any]) -> Config:
+    for name in ("algos", "imports"):
+        found[name] = tuple(found[name])
+    return Config(**found)
+
+
+def _read_first(found: dict[str, Any]) -> Config:
+    """The format before runs were texts: options for all algorithms, and settings in three places."""
+    options = ",".join(
+        f"{name}={','.join(map(str, value)) if isinstance(value, list) else value}"
+        for name, value in found.pop("rule").items()
+    )
+    settings = found.pop("agent") | found.pop("schedule")
+    if found.pop("network") != "auto":
+        raise ValueError("it names a network in a place of before: train it anew")
+    steps = settings.pop("steps", None)
+    algos = tuple(f"{algo}:{options}" if options else algo for algo in found.pop("algos"))
+    return Config(**found, algos=algos, settings=settings, steps=steps, preset="explorer")

@@ -1,0 +1,39 @@
+"""Settings by one word. What a user names beside it wins.
+
+explorer   Maxmin DQN's published code, on which the paper builds: one network, returns that end in max Q
+paper      what the paper says it ran on MinAtar (App. C.3): Explorer's, the mean under the ε-greedy policy in place of
+           max Q, and k networks; it picks k from {1, 2, 4} for each game, here it is 2 unless you name it
+general    what learns small tasks with a late reward (`highway-rl run late-tasks`)
+
+The discount belongs to the task: its spec names one (MinAtar 0.99, with delay 0.996), else it is 0.99.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from highway_rl import checks
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "explorer": {"steps": 5_000_000},
+    "paper": {"steps": 5_000_000, "bootstrap": "epsilon-greedy", "num_networks": 2},
+    "general": {
+        "steps": 50_000,
+        "optimizer": "adam",
+        "learning_rate": 1e-3,
+        "loss": "squared",
+        "num_networks": 2,
+        "refresh": 250,
+        "start": 1_000,
+        "epsilon_steps": 10_000,
+        "epsilon_end": 0.05,
+    },
+}
+
+
+def preset(name: str | None, task: str) -> dict[str, Any]:
+    """The settings of a preset; by default the paper's for its games, and `general` for everything else."""
+    chosen = name or ("paper" if task.startswith("minatar/") else "general")
+    if chosen not in PRESETS:
+        raise checks.unknown("preset", chosen, PRESETS)
+    return dict(PRESETS[chosen])

@@ -1,0 +1,122 @@
+"""Programs: runs whose computations have one shape are compiled once and advance side by side.
+
+Runs may differ in every number (discount, learning rate, α, λ, …) and in their rule; what makes another shape is the
+number of networks, the batch, the loss, the optimiser, the network, a bootstrap that doubles, the schedule.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, PyTree
+
+from highway_rl.deep import loop
+from highway_rl.deep.dqn import DQN
+from highway_rl.deep.refresh import make_agent
+from highway_rl.deep.schedule import Schedule
+from highway_rl.types import Env
+
+
+class HasAgent(Protocol):
+    """What grouping looks at in a run."""
+
+    @property
+    def label(self) -> str: ...
+    @property
+    def seed(self) -> int: ...
+    @property
+    def agent(self) -> DQN: ...
+    @property
+    def schedule(self) -> Schedule: ...
+
+
+class Program(NamedTuple):
+    """Runs of one shape. `agent` holds all their rules and the numbers they share; `own` are the numbers they do not,
+    by place among the agent's leaves, a row a run. `numbers` are the runs' places in the config."""
+
+    env: Env
+    agent: DQN
+    schedule: Schedule
+    own: dict[int, Array]
+    keys: Any
+    labels: list[tuple[str, int]]
+    numbers: list[int]
+
+    def one(self, own: dict[int, Any]) -> DQN:
+        """The agent of a single run."""
+        leaves, structure = jax.tree.flatten(self.agent)
+        new: DQN = jax.tree.unflatten(structure, [own.get(i, leaf) for i, leaf in enumerate(leaves)])
+        return new
+
+    def which(self, i: int) -> int:
+        """The rule of the i-th run, by its place in the agent's rules."""
+        return int(self.one({place: values[i] for place, values in self.own.items()}).which)
+
+    def start(self) -> Callable[[], loop.Run]:
+        """Makes all runs as they are before the first step."""
+
+        def begin(own: dict[int, Any], key: Any) -> loop.Run:
+            return loop.init(self.env, make_agent(self.one(own), self.env.spec), self.schedule, key)
+
+        return jax.jit(lambda: jax.vmap(begin)(self.own, self.keys))
+
+    def shapes(self) -> PyTree:
+        """The shapes of all runs' states; computes nothing."""
+        return jax.eval_shape(self.start())
+
+    def advance(self) -> Callable[..., tuple[loop.Run, loop.Curve]]:
+        """(runs, period, learn_from) → (runs, curve): one more period of all runs, to be compiled."""
+
+        def more(own: dict[int, Any], run: loop.Run, first: Any, learn_from: Any) -> tuple[loop.Run, loop.Curve]:
+            agent = make_agent(self.one(own), self.env.spec)
+            return loop.advance(self.env, agent, self.schedule, run, first, 1, learn_from)
+
+        def all_runs(runs: loop.Run, first: Any, learn_from: Any) -> tuple[loop.Run, loop.Curve]:
+            return jax.vmap(more, in_axes=(0, 0, None, None))(self.own, runs, first, learn_from)
+
+        return all_runs
+
+
+def grouped(env: Env, runs: Sequence[HasAgent]) -> list[Program]:
+    """The programs of these runs, in the order of their first run."""
+    groups: dict[Any, list[int]] = {}
+    for number, run in enumerate(runs):
+        groups.setdefault(shape(run.agent, run.schedule), []).append(number)
+    return [_program(env, [runs[i] for i in numbers], numbers) for numbers in groups.values()]
+
+
+def shape(agent: DQN, schedule: Schedule) -> tuple[Any, ...]:
+    """What runs of one program have in common."""
+    fixed = [f.name for f in dataclasses.fields(agent) if f.metadata.get("static")]
+    times = [getattr(schedule, f.name) for f in dataclasses.fields(schedule)]
+    return (*(getattr(agent, name) for name in fixed), agent.doubles, *times)
+
+
+def _program(env: Env, runs: list[HasAgent], numbers: list[int]) -> Program:
+    """All rules in one agent; rules that differ in numbers only are one rule with a number a run."""
+    distinct = {id(run.agent): run.agent for run in runs}  # seeds share theirs
+    first: dict[Any, Any] = {}
+    for agent in distinct.values():
+        first.setdefault(jax.tree.structure(agent.rule), agent.rule)
+    places = {structure: place for place, structure in enumerate(first)}
+    whole = []
+    for agent in distinct.values():
+        place = places[jax.tree.structure(agent.rule)]
+        rules = tuple(agent.rule if i == place else rule for i, rule in enumerate(first.values()))
+        whole.append(dataclasses.replace(agent, rule=rules, which=place))
+    columns = list(zip(*(jax.tree.leaves(agent) for agent in whole), strict=True))
+    row = {name: i for i, name in enumerate(distinct)}
+    rows = np.array([row[id(run.agent)] for run in runs])
+    own = {i: jnp.asarray(np.stack(column)[rows]) for i, column in enumerate(columns) if not _equal(column)}
+    keys = jax.vmap(jax.random.key)(np.array([run.seed for run in runs], np.uint32))
+    labels = [(run.label, run.seed) for run in runs]
+    return Program(env, whole[0], runs[0].schedule, own, keys, labels, numbers)
+
+
+def _equal(column: Sequence[Any]) -> bool:
+    return all(np.array_equal(np.asarray(value), np.asarray(column[0])) for value in column)
