@@ -253,15 +253,16 @@ def auto(spec: Spec, key: PRNGKeyArray) -> BoardNetwork | FlatNetwork:
     return minatar(spec, key) if min(boards[0][:2]) < 36 else nature(spec, key)
 
 
-def from_zero(spec: Spec, key: PRNGKeyArray) -> BoardNetwork | FlatNetwork:
-    """`auto` whose values are all zero at first.
+def calm(spec: Spec, key: PRNGKeyArray) -> BoardNetwork | FlatNetwork:
+    """`auto` with a hundredth of its last weights, so that values are near zero at first.
 
     The gate compares with what the network thinks. Where values start above the true ones it stays shut until they have
-    fallen, a factor γ a refresh; where rewards are never negative, from zero they are below and it is open.
+    fallen, a factor γ a refresh; where rewards are not negative, near zero they are below and it is open. Not zero: an
+    agent whose values are all equal would always take the same action, and explore less.
     """
     made = auto(spec, key)
     last = lambda m: [layer.weight for layer in jax.tree.leaves(m.head, is_leaf=_is_linear)]  # noqa: E731
-    return eqx.tree_at(last, made, [jnp.zeros_like(weight) for weight in last(made)])
+    return eqx.tree_at(last, made, [weight / 100 for weight in last(made)])
 
 
 def _is_linear(x: object) -> bool:
@@ -273,7 +274,7 @@ NETWORKS: Registry[MakeNetwork] = Registry(
     "networks",
     {
         "auto": auto,
-        "from-zero": from_zero,
+        "calm": calm,
         "minatar": minatar,
         "nature": nature,
         "mlp": mlp,
