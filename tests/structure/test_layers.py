@@ -11,18 +11,19 @@ FILES = sorted(SOURCE.rglob("*.py"))
 
 CORE = {"types", "checks", "core"}
 MODEL = CORE | {"mdp"}
-DEEP = CORE | {"envs", "data", "deep"}
+DEEP = CORE | {"registry", "envs", "data", "deep"}
 ALLOWED = {
     "types": set(),
     "checks": set(),
     "version": set(),
+    "registry": {"checks"},
     "core": {"types", "checks"},
     "mdp": CORE,
     "solvers": MODEL,
-    "envs": MODEL,
+    "envs": MODEL | {"registry"},
     "data": CORE,
     "tabular": CORE | {"envs"},
-    "deep": CORE | {"envs", "data"},
+    "deep": CORE | {"registry", "envs", "data"},
     "records": {"types", "checks", "version"},
     "runs": DEEP | {"records"},
     "experiments": MODEL | {"solvers", "envs", "tabular", "deep", "records", "runs"},

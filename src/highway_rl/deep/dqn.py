@@ -212,5 +212,5 @@ def update(
     shrink = jnp.minimum(1.0, agent.max_gradient / jnp.maximum(optax.tree.norm(gradient), 1e-12))
     change, moments = agent.optimizer().update(jax.tree.map(lambda g: g * shrink, gradient), moments, params)
     params = jax.tree.map(lambda p, c: p + agent.learning_rate * c, params, change)
-    new = jax.tree.map(put, (learning.params, learning.moments), (params, moments))
-    return Learning(*new, learning.older), value, q
+    params, moments = jax.tree.map(put, (learning.params, learning.moments), (params, moments))
+    return Learning(params, moments, learning.older), value, q

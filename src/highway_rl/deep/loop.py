@@ -168,12 +168,14 @@ def turn(
     """Update (as often as there are batches), act, step. The action is chosen by the agent as it was before."""
     encode = jax.vmap(codec(env.spec.observation).encode)
     here, loss = encode(state.obs), jnp.float32(0)
-    updates = 0 if batches is None else jax.tree.leaves(batches)[0].shape[0]
-    best = None if updates else agent.act(learning, state.obs)
-    for i in range(updates):
-        batch = jax.tree.map(lambda x, i=i: x[i], batches)
-        learning, error, before = agent.learn(learning, batch, here if best is None else here[:0])
-        best, loss = (before if best is None else best), loss + error / updates
+    if batches is None:
+        best = agent.act(learning, state.obs)
+    else:
+        updates = jax.tree.leaves(batches)[0].shape[0]
+        for i in range(updates):
+            batch = jax.tree.map(lambda x, i=i: x[i], batches)
+            learning, error, actions = agent.learn(learning, batch, here if i == 0 else here[:0])
+            best, loss = (actions if i == 0 else best), loss + error / updates
     action = jnp.where(drawn.explores, drawn.action, best)
     out = jax.vmap(auto_reset(env).step)(state, action, drawn.key)
     happened = Happened(
@@ -185,8 +187,8 @@ def turn(
 
 def unpacked(made: Made, turns: int, envs: int) -> Happened:
     """What happened, [turn, env]."""
-    kinds = Happened(jnp.int32, bool, bool, bool, jnp.float32, jnp.float32)  # type: ignore[arg-type]
-    like = Happened(*(jax.ShapeDtypeStruct((turns * envs,), kind) for kind in kinds))
+    kinds = (jnp.int32, bool, bool, bool, jnp.float32, jnp.float32)  # of Happened, in its order
+    like: Any = Happened._make(jax.ShapeDtypeStruct((turns * envs,), kind) for kind in kinds)
     flat = packing(like).unpack((made.words.reshape(turns * envs, -1), []))
     return jax.tree.map(lambda x: x.reshape(turns, envs), flat)
 
@@ -262,8 +264,9 @@ def kept(
         born=every(drawn.steps),
         real=jnp.ones(shape, bool),
     )
-    by_env = jax.tree.map(lambda x: jnp.moveaxis(x, 0, 1), (new, did.truncated, successor))
-    return jax.vmap(ring.add)(run.store, *by_env, jax.vmap(codec(spec.observation).encode)(played.state.obs))
+    current = jax.vmap(codec(spec.observation).encode)(played.state.obs)
+    rows, truncated, after = jax.tree.map(lambda x: jnp.moveaxis(x, 0, 1), (new, did.truncated, successor))
+    return jax.vmap(ring.add)(run.store, rows, truncated, after, current)
 
 
 def _tally(before: Array, each: Array, running: Bool[Array, "turn env"]) -> tuple[Array, Array]:

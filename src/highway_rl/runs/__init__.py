@@ -3,8 +3,9 @@ registry, core, data, deep, envs, records."""
 
 from highway_rl.runs.config import Config, Setup, setup
 from highway_rl.runs.evaluate import evaluate
-from highway_rl.runs.fit import Trained, fit, sentence
+from highway_rl.runs.fit import Trained, fit
 from highway_rl.runs.folder import read_config, write_config
+from highway_rl.runs.outcome import sentence
 from highway_rl.runs.presets import PRESETS
 from highway_rl.runs.trained import TrainedAgent, best, load, load_all, train
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -52,7 +52,7 @@ def estimate(env: Env, kinds: Sequence[tuple[str, DQN, Schedule]], seeds: int) -
     return Estimate(max(memory.values()), max(seconds, slowest))
 
 
-def _bytes(dtype: object) -> int:
+def _bytes(dtype: Any) -> int:
     return 8 if jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key) else jnp.dtype(dtype).itemsize
 
 
@@ -64,7 +64,7 @@ def forward(agent: DQN, spec: Spec) -> float:
 
     try:
         lowered = jax.jit(run).lower(jax.random.key(0), spec.observation)
-        found = lowered.cost_analysis()
+        found: Any = lowered.cost_analysis()
         return float((found[0] if isinstance(found, list) else found)["flops"])
     except (KeyError, TypeError, NotImplementedError, RuntimeError):  # a device that does not say
         return 1e6

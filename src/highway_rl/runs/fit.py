@@ -23,10 +23,10 @@ from highway_rl.runs.config import Config, Setup, setup
 from highway_rl.runs.estimate import estimate
 from highway_rl.runs.evaluate import as_json, evaluate
 from highway_rl.runs.metrics import Metrics, lost, rows_of
+from highway_rl.runs.outcome import News, broken_at, check_origin, saved, stopped_run
 from highway_rl.runs.programs import Program
 from highway_rl.types import NEVER
 
-News = dict[str, Any]
 Report = Callable[[News], None]
 """Hears what happens: {"phase": …} when something long begins, {"step": …, "rows": …}, {"stopped": …}."""
 
@@ -203,7 +203,7 @@ class _Training:
         known = {x["run"] for x in self.stopped}
         found = [int(i) for i in np.flatnonzero(curve.broken != NEVER) if program.numbers[int(i)] not in known]
         last = {i: {k: float(getattr(curve.seen, k)[i]) for k in ("value", "largest", "error", "bias")} for i in found}
-        return [_stop(program, i, curve.broken[i], {"loss": float(curve.loss[i]), **last[i]}) for i in found]
+        return [stopped_run(program, i, curve.broken[i], {"loss": float(curve.loss[i]), **last[i]}) for i in found]
 
     def _witness(self, number: int, step: int) -> int | None:
         """The checkpoint that stays for a run that broke at `step`: the last one before, else the first one after."""
@@ -256,46 +256,10 @@ class _Training:
         run: loop.Run = loaded
         told = {x["run"]: x["diagnostics"] for x in facts["stopped"]}
         broken = [(i, b) for i, b in enumerate(broken_at(run)) if b is not None]
-        stopped = [_stop(program, i, b, told.get(program.numbers[i], {})) for i, b in broken]
+        stopped = [stopped_run(program, i, b, told.get(program.numbers[i], {})) for i, b in broken]
         stopped = [x | {"checkpoint": self._witness(number, x["step"])} for x in stopped]
         if config.save_store:
             return _Standing(period, 0, run, pending, stopped), facts["metrics"]
         store = jax.vmap(lambda obs: loop.new_store(self.s.env.spec, program.schedule, obs))(run.env.obs)
         learn_from = period + math.ceil(program.schedule.start / program.schedule.refresh)
         return _Standing(period, learn_from, run._replace(store=store), pending, stopped), facts["metrics"]
-
-
-def check_origin(facts: dict[str, Any], config: Config, out: Path) -> None:
-    """Refuses a config that is not the one a checkpoint was made with."""
-    made, asked = folder.flattened(facts["config"]), folder.flat(config)
-    for name in folder.difference(made, asked):
-        raise ValueError(
-            f"{out / 'config.json'} says {name}={asked.get(name)!r}, but its checkpoints were made with"
-            f" {made.get(name)!r}: put the old config.json back"
-        )
-
-
-def saved(config: Config, run: loop.Run) -> Any:
-    """What of a state goes into a checkpoint."""
-    return run if config.save_store else run._replace(store=None)  # type: ignore[arg-type]
-
-
-def broken_at(run: loop.Run) -> list[int | None]:
-    """Per run the step at which its numbers broke, or None."""
-    return [None if step == NEVER else int(step) for step in np.asarray(run.broken)]
-
-
-def _stop(program: Program, i: int, step: Any, diagnostics: dict[str, float]) -> News:
-    label, seed = program.labels[i]
-    return {"run": program.numbers[i], "algo": label, "seed": seed, "step": int(step), "diagnostics": diagnostics}
-
-
-def sentence(stopped: News) -> str:
-    """A run that broke, in words."""
-    last = ", ".join(f"{k} {v:.4g}" for k, v in stopped["diagnostics"].items())
-    kept = stopped["checkpoint"]
-    return (
-        f"{stopped['algo']} seed {stopped['seed']} stopped at step {stopped['step']:,}: its loss or reward is no longer"
-        f" a number ({last}); "
-        + ("there is no checkpoint of it" if kept is None else f"the checkpoint of step {kept:,} is kept")
-    )

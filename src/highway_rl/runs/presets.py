@@ -20,8 +20,9 @@ PRESETS: dict[str, dict[str, Any]] = {
     "general": {
         "steps": 50_000,
         "optimizer": "adam",
-        "learning_rate": 1e-3,
+        "learning_rate": 3e-4,
         "loss": "squared",
+        "network": "calm",
         "num_networks": 2,
         "refresh": 250,
         "start": 1_000,

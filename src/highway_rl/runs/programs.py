@@ -107,7 +107,7 @@ def _program(env: Env, runs: list[HasAgent], numbers: list[int]) -> Program:
     whole = []
     for agent in distinct.values():
         place = places[jax.tree.structure(agent.rule)]
-        rules = tuple(agent.rule if i == place else rule for i, rule in enumerate(first.values()))
+        rules: Any = tuple(agent.rule if i == place else rule for i, rule in enumerate(first.values()))
         whole.append(dataclasses.replace(agent, rule=rules, which=place))
     columns = list(zip(*(jax.tree.leaves(agent) for agent in whole), strict=True))
     row = {name: i for i, name in enumerate(distinct)}

@@ -20,7 +20,8 @@ from highway_rl.deep.evaluation import play, summary
 from highway_rl.envs.registry import make_env
 from highway_rl.runs import checkpoint, folder
 from highway_rl.runs.config import Config, Setup, setup
-from highway_rl.runs.fit import Trained, broken_at, check_origin, fit, saved
+from highway_rl.runs.fit import Trained, fit
+from highway_rl.runs.outcome import broken_at, check_origin, saved
 from highway_rl.types import Env, Spec
 
 
@@ -95,7 +96,8 @@ class TrainedAgent:
     def _batch(self, obs: Any) -> tuple[PyTree, bool]:
         """Observations with a first axis, and whether there was only one."""
         wanted, structure = jax.tree.flatten(self.spec.observation)
-        given = jax.tree.leaves(obs) if jax.tree.structure(obs) == structure else [obs]
+        given, found = jax.tree.flatten(obs)
+        given = given if found == structure else [obs]
         shapes = [np.shape(x) for x in given]
         for lead in (0, 1):
             if len(given) == len(wanted) and all(s[lead:] == w.shape for s, w in zip(shapes, wanted, strict=True)):
@@ -150,7 +152,8 @@ def load_all(out: Path) -> tuple[Setup, list[PyTree], int, dict[int, int]]:
     """The newest sound networks of every program in a folder, how far they have come, and which runs broke when."""
     config = folder.read_config(out)
     s = setup(config)
-    params, steps, broken = [], [], {}
+    params, steps = [], []
+    broken: dict[int, int] = {}
     for number, program in enumerate(s.programs):
         where, facts = checkpoint.latest(out / "checkpoints" / f"program_{number}")
         check_origin(facts, config, out)
@@ -181,7 +184,8 @@ def _number(s: Setup, scores: list[float | None], run: Any) -> int:
     numbers = [i for i, (label, _) in enumerate(s.labels) if run is None or label == run]
     if not numbers:
         raise checks.unknown("run", run, dict.fromkeys(label for label, _ in s.labels))
-    return max(numbers, key=lambda i: -np.inf if scores[i] is None else scores[i])
+    ranked = [(-np.inf if scores[i] is None else float(scores[i] or 0.0), -i) for i in numbers]
+    return -max(ranked)[1]
 
 
 def _scores(out: Path, s: Setup) -> list[float | None]:
