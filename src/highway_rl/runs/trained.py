@@ -97,7 +97,7 @@ class TrainedAgent:
         """Observations with a first axis, and whether there was only one."""
         wanted, structure = jax.tree.flatten(self.spec.observation)
         given, found = jax.tree.flatten(obs)
-        given = given if found == structure else [obs]
+        given = given if bool(found == structure) else [obs]  # type: ignore[operator]
         shapes = [np.shape(x) for x in given]
         for lead in (0, 1):
             if len(given) == len(wanted) and all(s[lead:] == w.shape for s, w in zip(shapes, wanted, strict=True)):
