@@ -17,7 +17,7 @@ import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, UInt8
 
 from highway_rl.core.backup import combine_returns
-from highway_rl.core.bootstrap import Double, filled, maxmin
+from highway_rl.core.bootstrap import filled, maxmin
 from highway_rl.core.targets import TargetRule, Trajectory, sampled_returns, soft_highway
 from highway_rl.data.codec import codec, decoded
 from highway_rl.deep import networks
@@ -58,8 +58,13 @@ class DQN:
 
     @property
     def doubles(self) -> bool:
-        """Whether a rule lets the newest network choose actions and an older one price them."""
-        return any(isinstance(rule.bootstrap, Double) for rule in self.rules)
+        """Whether a rule doubles, so that networks of the refresh before are kept."""
+        return any(doubles(rule) for rule in self.rules)
+
+
+def doubles(rule: TargetRule) -> bool:
+    """Whether the rule lets the newest networks choose actions and older ones price them: its selector is open."""
+    return filled(rule.bootstrap, selector=()) is not rule.bootstrap
 
 
 class Learning(NamedTuple):

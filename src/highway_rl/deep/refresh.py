@@ -60,17 +60,18 @@ def whole_targets(
     agent: DQN, spec: Spec, learning: Learning, store: Store, step: Int[Array, ""], key: PRNGKeyArray
 ) -> tuple[Float[Array, "rows"], Seen]:
     """Targets by slot, the rings of all environments one after another. A rule that doubles lets the networks of now
-    choose an action, and those of the refresh before price it."""
-    doubles = learning.older is not None
-    priced = whole_store(agent, spec, learning.params if learning.older is None else learning.older, store, step)
-    chosen = whole_store(agent, spec, learning.params, store, step) if doubles else None
+    choose an action, and those of the refresh before price it; the others know those of now only."""
+    values = [whole_store(agent, spec, p, store, step) for p in (learning.params, learning.older) if p is not None]
     # rings one after the other are one chronological store: each ends with a row nobody acted on, where paths are cut
-    ordered = jax.vmap(ring.in_order)(store, (store.rows, priced, chosen))
-    rows, q, newer = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), ordered)
+    ordered = jax.vmap(ring.in_order)(store, (store.rows, values))
+    rows, (now, *before) = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), ordered)
     data = ring.trajectory(rows, agent.discount)
     group = Group(hash_rows(rows.obs), rows.policy, rows.real) if agent.num_policies > 1 else None
-    found = [dqn.targets(agent, rule, data, q, step, newer_q=newer, group=group, key=key) for rule in agent.rules]
-    seen = [look(agent, rule, data, rows, q, f, step) for rule, f in zip(agent.rules, found, strict=True)]
+    found, seen = [], []
+    for rule in agent.rules:
+        q, newer = (before[0], now) if dqn.doubles(rule) else (now, None)
+        found.append(dqn.targets(agent, rule, data, q, step, newer_q=newer, group=group, key=key))
+        seen.append(look(agent, rule, data, rows, q, found[-1], step))
 
     def pick(trees: list[Any]) -> Any:
         return trees[0] if len(trees) == 1 else jax.tree.map(lambda *x: jnp.stack(x)[agent.which], *trees)
