@@ -48,6 +48,10 @@ class Mutant(NamedTuple):
         return THEOREMS in self.tests
 
 
+STACK = (  # of n_step_returns
+    "maps = lookahead(reward, discount, last, depths)\n"
+    "    return xp.stack([m.reward + m.discount * next_value[m.end] for m in maps], axis=-1)"
+)
 GATE = "return returns.__array_namespace__().maximum(returns, reference[..., None])"
 FAST = "theorem_3 or theorem_5 or strict"
 
@@ -246,24 +250,24 @@ MUTANTS = [
     Mutant(
         "termination bootstraps",
         PATHS,
-        "m.reward + m.discount * next_value[m.end]",
-        "m.reward + xp.maximum(m.discount, 0.1) * next_value[m.end]",
+        STACK,
+        STACK.replace("m.discount", "xp.maximum(m.discount, 0.1)"),
         (RETURNS,),
         "n_step_returns",
     ),
     Mutant(
         "truncation does not bootstrap",
         PATHS,
-        "m.reward + m.discount * next_value[m.end]",
-        "m.reward + m.discount * xp.where(last[m.end], 0.0, next_value[m.end])",
+        STACK,
+        STACK.replace("next_value[m.end]", "xp.where(last[m.end], 0.0, next_value[m.end])"),
         (RETURNS,),
         "n_step_returns",
     ),
     Mutant(
         "episodes mix",
         PATHS,
-        "stopped = last[first.end]",
-        "stopped = last[first.end] & False",
+        "powers = [Lookahead(reward, discount, here, last)]",
+        "powers = [Lookahead(reward, discount, here, last & (here == count - 1))]",
         (RETURNS,),
         "n_step_returns",
     ),
@@ -279,8 +283,8 @@ MUTANTS = [
     Mutant(
         "bootstrap one row late",
         PATHS,
-        "next_value[m.end] for m",
-        "next_value[xp.minimum(m.end + 1, len(last) - 1)] for m",
+        STACK,
+        STACK.replace("m.end", "xp.minimum(m.end + 1, len(last) - 1)"),
         (RETURNS,),
         "n_step_returns",
     ),
