@@ -9,7 +9,7 @@ import importlib.util
 import itertools
 import json
 import math
-from typing import Any, NamedTuple
+from typing import Any
 from unittest import mock
 
 import jax
@@ -17,148 +17,26 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import rlax_reference
+from store_reference import Known, Reference, Row, smax
 
 from highway_rl.core import targets
 from highway_rl.core.backup import TO_END, Backup
+from highway_rl.core.bootstrap import Double, EpsilonGreedy
 from highway_rl.core.targets import TargetRule
 from highway_rl.data import ring as stores
 from highway_rl.data.codec import codec
 from highway_rl.deep import diagnostics, dqn, networks
-from highway_rl.deep.algorithms import ALGORITHMS, make_agent
-from highway_rl.deep.dqn import DQN
-from highway_rl.deep.refresh import refresh, whole_store
-from highway_rl.types import Env, Spec
+from highway_rl.deep.algorithms import ALGORITHMS, named_agent, with_bootstrap
+from highway_rl.deep.dqn import DQN, Learning
+from highway_rl.deep.refresh import whole_store, whole_targets
+from highway_rl.types import Spec
 
 SLOTS, GAMMA, STEP = 48, 0.9, 160
-ENV = Env(Spec("stub", jax.ShapeDtypeStruct((3,), bool), 3), lambda key: None, lambda state, action, key: None)
+STUB = Spec("stub", jax.ShapeDtypeStruct((3,), bool), 3)
 SMALL = functools.partial(networks.FlatNetwork, hidden=(8,))
 QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}  # to compile, not to run
 SETTINGS: dict[str, Any] = {"discount": GAMMA, "network": SMALL, "epsilon_steps": 500.0}
-
-
-class Row(NamedTuple):
-    """A step as the reference sees it; rows that are not real have only an observation."""
-
-    obs: tuple[bool, ...]
-    action: int = 0
-    reward: float = 0.0
-    terminated: bool = False
-    behaviour: float = 1.0
-    policy: int = 0
-    real: bool = True
-    born: int = 0
-
-
-@dataclasses.dataclass(frozen=True)
-class Spec:
-    """What the reference needs to know of an algorithm. `trace`: c(π', π, greedy?) without λ, or "peng"."""
-
-    depths: tuple[int, ...] = (1,)
-    gate: int | None = None
-    alpha: float = 0.0
-    policy_alpha: float = 0.0
-    weights: tuple[float, ...] | None = None
-    trace: Any = None
-    lam: float = 1.0
-    shares_ties: bool = False
-
-
-def smax(values, alpha, weights=None):
-    """Σ w e^{αx} x / Σ w e^{αx}: the mean at α = 0, the largest at α = ∞."""
-    values = np.asarray(values, np.float64)
-    weights = np.ones(len(values)) if weights is None else np.asarray(weights, np.float64)
-    if alpha == math.inf:
-        return values[weights > 0].max()
-    weights = weights * np.exp(alpha * values)
-    return float((weights * values).sum() / weights.sum())
-
-
-class Reference:
-    """One ring: its rows in the order they happened, the last of them the observation to act on next."""
-
-    def __init__(self, rows, q, newer_q, bootstrap="greedy", epsilon=0.0, discount=GAMMA):
-        self.rows, self.q, self.newer_q = rows, q, newer_q
-        self.bootstrap, self.epsilon, self.discount = bootstrap, epsilon, discount
-        self.pool = [self]
-
-    def target_policy(self, i, shares_ties):
-        """π'(·|sᵢ)."""
-        q = self.newer_q[i] if self.bootstrap == "double" else self.q[i]
-        even = (q == q.max()) / (q == q.max()).sum()
-        if shares_ties:
-            return even
-        if self.bootstrap == "epsilon-greedy":
-            return (1 - self.epsilon) * even + self.epsilon / len(q)
-        return np.eye(len(q))[q.argmax()]
-
-    def value(self, i, spec):
-        """V(sᵢ)."""
-        return float(self.target_policy(i, spec.shares_ties) @ self.q[i])
-
-    def q_taken(self, i):
-        return float(self.q[i][self.rows[i].action])
-
-    def ends(self, i):
-        """Whether no step follows step i on its path."""
-        return self.rows[i].terminated or not self.rows[i + 1].real
-
-    def after(self, i, spec):
-        """What step i is worth after its reward: nothing if it terminated."""
-        return 0.0 if self.rows[i].terminated else self.value(i + 1, spec)
-
-    def n_step(self, t, n, spec):
-        total = 0.0
-        for k in itertools.count():
-            total += self.discount**k * self.rows[t + k].reward
-            if k + 1 == n or self.ends(t + k):
-                return total + self.discount ** (k + 1) * self.after(t + k, spec)
-
-    def traced(self, t, n, spec):
-        total, weight = self.q_taken(t), 1.0
-        for i in itertools.count(t):
-            error = self.rows[i].reward + self.discount * self.after(i, spec) - self.q_taken(i)
-            total += weight * error
-            if i + 1 == t + n or self.ends(i):
-                return total
-            following = self.rows[i + 1]
-            chance = self.target_policy(i + 1, spec.shares_ties)[following.action]
-            is_greedy = self.q[i + 1][following.action] == self.q[i + 1].max()
-            weight *= self.discount * spec.lam * spec.trace(chance, following.behaviour, is_greedy)
-
-    def peng(self, t, n, spec):
-        here = self.rows[t].reward
-        if n == 1 or self.ends(t):
-            return here + self.discount * self.after(t, spec)
-        later = self.peng(t + 1, n - 1, spec)
-        return here + self.discount * ((1 - spec.lam) * self.value(t + 1, spec) + spec.lam * later)
-
-    def returns(self, t, spec):
-        """The return of each depth, and what the gate compares with."""
-        find = self.peng if spec.trace == "peng" else self.n_step if spec.trace is None else self.traced
-        found = [find(t, n, spec) for n in spec.depths]
-        return found, self.q_taken(t) if spec.gate == 0 else find(t, spec.gate, spec) if spec.gate else None
-
-    def combine(self, found, reference, spec):
-        gated = found if spec.gate is None else [max(x, reference) for x in found]
-        return smax(gated, spec.alpha, spec.weights)
-
-    def target(self, t, spec):
-        return self.combine(*self.returns(t, spec), spec)
-
-    def of_policies(self, t, spec):
-        """What the gate of each policy that met the pair of row t compares, in any ring: averages."""
-        met: dict[int, list[Any]] = {}
-        for ring in self.pool:
-            for i, row in enumerate(ring.rows):
-                if row.real and (row.obs, row.action) == (self.rows[t].obs, self.rows[t].action):
-                    met.setdefault(row.policy, []).append(ring.returns(i, spec))
-        for policy, each in met.items():
-            mean = [float(np.mean([found[n] for found, _ in each])) for n in range(len(spec.depths))]
-            yield policy, mean, None if spec.gate is None else float(np.mean([r for _, r in each]))
-
-    def by_policy(self, t, spec):
-        """The value of each policy that met the pair of row t, averages before the gate."""
-        return {policy: self.combine(mean, near, spec) for policy, mean, near in self.of_policies(t, spec)}
+EPSILON = 1 + STEP / 500 * (0.1 - 1)
 
 
 add = jax.jit(stores.add)
@@ -166,7 +44,7 @@ add = jax.jit(stores.add)
 
 def as_rows(steps):
     """Steps as the store takes them."""
-    coded = codec(ENV.spec.observation)
+    coded = codec(STUB.observation)
     return stores.Rows(
         obs=encoded(coded, [s.obs for s in steps]),
         action=jnp.asarray([s.action for s in steps], jnp.int32),
@@ -186,7 +64,7 @@ def encoded(coded, observations):
 def build(seed, blocks, count=11, policy_length=7):
     """A store filled block by block, and the list of all rows it was ever told; row i went to slot i modulo SLOTS."""
     rng = np.random.default_rng(seed)
-    coded = codec(ENV.spec.observation)
+    coded = codec(STUB.observation)
     store, told, done = stores.empty(SLOTS - 1, jnp.zeros(coded.width, jnp.uint8)), [], 0
     draw = lambda: tuple(bool(x) for x in rng.random(3) < 0.2)  # noqa: E731
     current = draw()
@@ -220,11 +98,15 @@ def two_rings():
 
 def some_networks(agent, seed, fresh=False):
     """Networks with biases, so that no two actions tie; fresh ones tie where the observation is all zeros."""
-    params = dqn.start(agent, ENV, jax.random.key(seed)).params
+    params = dqn.start(agent, STUB, jax.random.key(seed)).params
     if fresh:
         return params
     rng = np.random.default_rng(seed)
     return jax.tree.map(lambda x: x + jnp.asarray(rng.normal(size=x.shape), x.dtype), params)
+
+
+def learning(agent, params, older=None):
+    return Learning(params, None, older if agent.doubles else None)
 
 
 @functools.cache
@@ -234,7 +116,10 @@ def program(num_networks):
 
     @functools.partial(jax.jit, compiler_options=QUICKLY)
     def run(params, older, store, key):
-        return {name: refresh(a, ENV, params, older, store, jnp.int32(STEP), key)[0] for name, a in agents.items()}
+        return {
+            name: whole_targets(agent, STUB, learning(agent, params, older), store, jnp.int32(STEP), key)[0]
+            for name, agent in agents.items()
+        }
 
     return run
 
@@ -248,7 +133,9 @@ def found_and_q(num_networks, fresh):
         found = program(num_networks)(params, older, two_rings()[0], jax.random.key(3))
     everywhere = list(itertools.product([False, True], repeat=3))
     tables = [
-        dict(zip(everywhere, np.asarray(dqn.q_values(agent, ENV, p, jnp.asarray(everywhere)), np.float64), strict=True))
+        dict(
+            zip(everywhere, np.asarray(dqn.q_values(agent, STUB, p, jnp.asarray(everywhere)), np.float64), strict=True)
+        )
         for p in (params, older)
     ]
     return {name: np.asarray(x).reshape(-1, SLOTS) for name, x in found.items()}, *tables
@@ -256,14 +143,14 @@ def found_and_q(num_networks, fresh):
 
 def each_ring(case, fresh=False):
     """Of each ring: a reference, and the target found at each of its rows."""
-    agent, _ = CASES[case]
+    agent, known = CASES[case]
     found, newer, older = found_and_q(agent.num_networks, fresh)
-    epsilon, pool = float(dqn.epsilon(agent, STEP)), []
+    pool = []
     for ring in two_rings()[1]:
         rows = [row for _, row in ring]
         newer_q = [newer[row.obs] for row in rows]
-        q = [older[row.obs] for row in rows] if agent.bootstrap == "double" else newer_q
-        pool.append(Reference(rows, q, newer_q, agent.bootstrap, epsilon))
+        q = [older[row.obs] for row in rows] if known.bootstrap == "double" else newer_q
+        pool.append(Reference(rows, q, newer_q, EPSILON, GAMMA))
     for reference, ring, by_slot in zip(pool, two_rings()[1], found[case], strict=True):
         reference.pool = pool
         yield reference, [by_slot[slot] for slot, _ in ring]
@@ -271,14 +158,14 @@ def each_ring(case, fresh=False):
 
 def compare(case, fresh=False):
     """The store's targets and the reference's, at every real row of both rings."""
-    agent, spec = CASES[case]
+    agent, known = CASES[case]
     for reference, found in each_ring(case, fresh):
         real = [t for t, row in enumerate(reference.rows) if row.real]
         assert len(real) > 30
         if agent.num_policies > 1:
-            expected = [smax(list(reference.by_policy(t, spec).values()), spec.policy_alpha) for t in real]
+            expected = [smax(list(reference.by_policy(t, known).values()), known.policy_alpha) for t in real]
         else:
-            expected = [reference.target(t, spec) for t in real]
+            expected = [reference.target(t, known) for t in real]
         np.testing.assert_allclose([found[t] for t in real], expected, rtol=1e-5, atol=1e-5)
 
 
@@ -299,48 +186,48 @@ def only_greedy(chance, behaviour, is_greedy):
 
 
 NAMED = [
-    ("dqn", {}, Spec()),
-    ("double-dqn", {}, Spec()),
-    ("maxmin-dqn", {}, Spec()),
-    ("n-step-dqn", {}, Spec((TO_END,))),
-    ("n-step-dqn", {"n": 3}, Spec((3,))),
-    ("lambda-dqn", {}, Spec((TO_END,), trace="peng", lam=0.9)),
-    ("watkins-dqn", {}, Spec((TO_END,), trace=only_greedy, lam=0.9, shares_ties=True)),
-    ("tree-backup-dqn", {}, Spec((TO_END,), trace=itself)),
-    ("retrace", {}, Spec((TO_END,), trace=clipped)),
-    ("n-step-highway-dqn", {}, Spec((TO_END,), 1)),
-    ("n-step-highway-dqn", {"n": 4}, Spec((4,), 1)),
-    ("soft-highway-dqn", {}, Spec((1, 2, TO_END), 1, 0.005, 0.005)),
-    ("soft-highway-dqn", {"depths": (2, 5, 17), "alpha": 2.0}, Spec((2, 5, 17), 1, 2.0, 2.0)),
-    ("soft-highway-dqn", {"depths": (TO_END, 3), "alpha": 0.0}, Spec((TO_END, 3), 1)),
-    ("soft-highway-dqn", {"depths": (1, 4, 9), "alpha": math.inf}, Spec((1, 4, 9), 1, math.inf, math.inf)),
-    ("highway-gate-0", {}, Spec((TO_END,), 0)),
-    ("highway-gate-3", {}, Spec((TO_END,), 3)),
-    ("highway-mean-gate", {}, Spec((1, TO_END), weights=(0.5, 0.5))),
+    ("dqn", {}, Known()),
+    ("double-dqn", {}, Known(bootstrap="double")),
+    ("maxmin-dqn", {}, Known()),
+    ("n-step-dqn", {}, Known((TO_END,))),
+    ("n-step-dqn", {"n": 3}, Known((3,))),
+    ("lambda-dqn", {}, Known((TO_END,), trace="peng", lam=0.9)),
+    ("watkins-dqn", {}, Known((TO_END,), trace=only_greedy, lam=0.9, bootstrap="shared")),
+    ("tree-backup-dqn", {}, Known((TO_END,), trace=itself)),
+    ("retrace", {}, Known((TO_END,), trace=clipped)),
+    ("n-step-highway-dqn", {}, Known((TO_END,), 1)),
+    ("n-step-highway-dqn", {"n": 4}, Known((4,), 1)),
+    ("soft-highway-dqn", {}, Known((1, 2, TO_END), 1, 0.005, 0.005)),
+    ("soft-highway-dqn", {"depths": (2, 5, 17), "alpha": 2.0}, Known((2, 5, 17), 1, 2.0, 2.0)),
+    ("soft-highway-dqn", {"depths": (TO_END, 3), "alpha": 0.0}, Known((TO_END, 3), 1)),
+    ("soft-highway-dqn", {"depths": (1, 4, 9), "alpha": math.inf}, Known((1, 4, 9), 1, math.inf, math.inf)),
+    ("highway-gate-0", {}, Known((TO_END,), 0)),
+    ("highway-gate-3", {}, Known((TO_END,), 3)),
+    ("highway-mean-gate", {}, Known((1, TO_END), weights=(0.5, 0.5))),
 ]
 OTHERS = {
-    "q-lambda": (targets.q_lambda(0.8), Spec((TO_END,), trace=one, lam=0.8)),
-    "short-retrace": (targets.retrace(0.9, depth=3), Spec((3,), trace=clipped, lam=0.9)),
-    "short-peng": (targets.peng_q_lambda(0.5, depth=4), Spec((4,), trace="peng", lam=0.5)),
-    "no-gate": (TargetRule(Backup((2, 6), depth_alpha=0.7, gate_depth=None)), Spec((2, 6), None, 0.7)),
-    "gate-3": (TargetRule(Backup((2, 6), (0.2, 0.8), 1.5, gate_depth=3)), Spec((2, 6), 3, 1.5, weights=(0.2, 0.8))),
-    "gate-0": (TargetRule(Backup((1, 5), (0.3, 0.7), gate_depth=0)), Spec((1, 5), 0, weights=(0.3, 0.7))),
+    "q-lambda": (targets.q_lambda(0.8), Known((TO_END,), trace=one, lam=0.8)),
+    "short-retrace": (targets.retrace(0.9, depth=3), Known((3,), trace=clipped, lam=0.9)),
+    "short-peng": (targets.peng_q_lambda(0.5, depth=4), Known((4,), trace="peng", lam=0.5)),
+    "no-gate": (TargetRule(Backup((2, 6), depth_alpha=0.7, gate_depth=None)), Known((2, 6), None, 0.7)),
+    "gate-3": (TargetRule(Backup((2, 6), (0.2, 0.8), 1.5, gate_depth=3)), Known((2, 6), 3, 1.5, weights=(0.2, 0.8))),
+    "gate-0": (TargetRule(Backup((1, 5), (0.3, 0.7), gate_depth=0)), Known((1, 5), 0, weights=(0.3, 0.7))),
 }
 BOTH = {
-    "soft-highway": (targets.soft_highway((1, 3, TO_END), 0.5), Spec((1, 3, TO_END), 1, 0.5)),
-    "retrace": (targets.retrace(0.9), Spec((TO_END,), trace=clipped, lam=0.9)),
-    "tree-backup": (targets.tree_backup(0.9), Spec((TO_END,), trace=itself, lam=0.9)),
-    "peng": (targets.peng_q_lambda(0.7), Spec((TO_END,), trace="peng", lam=0.7)),
+    "soft-highway": (targets.soft_highway((1, 3, TO_END), 0.5), Known((1, 3, TO_END), 1, 0.5)),
+    "retrace": (targets.retrace(0.9), Known((TO_END,), trace=clipped, lam=0.9)),
+    "tree-backup": (targets.tree_backup(0.9), Known((TO_END,), trace=itself, lam=0.9)),
+    "peng": (targets.peng_q_lambda(0.7), Known((TO_END,), trace="peng", lam=0.7)),
 }
 POOLED = [
-    ("soft-highway-dqn", {"depths": (1, 2, TO_END), "alpha": 1.0}, Spec((1, 2, TO_END), 1, 1.0, 1.0)),
-    ("soft-highway-dqn", {"depths": (3, 6), "alpha": math.inf}, Spec((3, 6), 1, math.inf, math.inf)),
-    ("n-step-highway-dqn", {}, Spec((TO_END,), 1)),
-    ("n-step-dqn", {"n": 3}, Spec((3,))),
-    ("highway-gate-0", {"n": 2}, Spec((2,), 0)),
-    ("highway-gate-3", {}, Spec((TO_END,), 3)),
-    ("highway-mean-gate", {"n": 5}, Spec((1, 5), weights=(0.5, 0.5))),
-    ("double-dqn", {}, Spec()),
+    ("soft-highway-dqn", {"depths": (1, 2, TO_END), "alpha": 1.0}, Known((1, 2, TO_END), 1, 1.0, 1.0)),
+    ("soft-highway-dqn", {"depths": (3, 6), "alpha": math.inf}, Known((3, 6), 1, math.inf, math.inf)),
+    ("n-step-highway-dqn", {}, Known((TO_END,), 1)),
+    ("n-step-dqn", {"n": 3}, Known((3,))),
+    ("highway-gate-0", {"n": 2}, Known((2,), 0)),
+    ("highway-gate-3", {}, Known((TO_END,), 3)),
+    ("highway-mean-gate", {"n": 5}, Known((1, 5), weights=(0.5, 0.5))),
+    ("double-dqn", {}, Known(bootstrap="double")),
 ]
 
 
@@ -348,28 +235,44 @@ def label(name, options):
     return " ".join([name, *(f"{key}={value}".replace(str(TO_END), "end") for key, value in options.items())])
 
 
-CASES = {label(name, options): (make_agent(name, rule=options, **SETTINGS), spec) for name, options, spec in NAMED}
-CASES |= {name: (DQN(rule=rule, **SETTINGS), spec) for name, (rule, spec) in OTHERS.items()}
+def ending(known, bootstrap):
+    return dataclasses.replace(known, bootstrap=bootstrap)
+
+
+CASES = {label(name, options): (named_agent(name, rule=options, **SETTINGS), known) for name, options, known in NAMED}
+CASES |= {name: (DQN(rule=rule, **SETTINGS), known) for name, (rule, known) in OTHERS.items()}
 CASES |= {
-    f"{bootstrap} {name}": (DQN(rule=rule, bootstrap=bootstrap, num_networks=2, **SETTINGS), spec)
-    for name, (rule, spec) in BOTH.items()
+    f"{bootstrap} {name}": (
+        DQN(rule=with_bootstrap(rule, bootstrap), num_networks=2, **SETTINGS),
+        ending(known, bootstrap),
+    )
+    for name, (rule, known) in BOTH.items()
     for bootstrap in ("epsilon-greedy", "double")
     if (bootstrap, name) not in {("double", "peng"), ("double", "tree-backup")}  # to save time
 }
 CASES |= {  # several rules in one agent, of which one counts
-    f"{i} of several": (DQN(rule=tuple(rule for rule, _ in BOTH.values()), which=i, **SETTINGS), spec)
-    for i, (_, spec) in enumerate(BOTH.values())
+    f"{i} of several": (DQN(rule=tuple(rule for rule, _ in BOTH.values()), which=i, **SETTINGS), known)
+    for i, (_, known) in enumerate(BOTH.values())
     if i == 1
 }
+MIXED = {  # one agent whose rules end each in another bootstrap
+    "greedy": (targets.q_learning(), Known()),
+    "epsilon-greedy": (targets.highway(3, bootstrap=EpsilonGreedy()), Known((3,), 1, bootstrap="epsilon-greedy")),
+    "double": (targets.n_step(2, bootstrap=Double()), Known((2,), bootstrap="double")),
+}
 CASES |= {
-    f"pooled {label(name, options)}": (make_agent(name, rule=options, num_policies=12, **SETTINGS), spec)
-    for name, options, spec in POOLED
+    f"{name} of mixed": (DQN(rule=tuple(rule for rule, _ in MIXED.values()), which=i, **SETTINGS), known)
+    for i, (name, (_, known)) in enumerate(MIXED.items())
+}
+CASES |= {
+    f"pooled {label(name, options)}": (named_agent(name, rule=options, num_policies=12, **SETTINGS), known)
+    for name, options, known in POOLED
 }
 COMPARED = list(CASES)
 CASES |= {
-    f"room for {room}": (make_agent(name, rule=options, num_policies=room, **SETTINGS), spec)
+    f"room for {room}": (named_agent(name, rule=options, num_policies=room, **SETTINGS), known)
     for room in (2, 3)
-    for name, options, spec in POOLED[:1]
+    for name, options, known in POOLED[:1]
 }
 
 
@@ -402,7 +305,7 @@ def test_stores_hold_every_case():
         assert np.diff(np.sort(reference.q, axis=1), axis=1).min() > 1e-3  # no ties
         for t, row in enumerate(rows):
             if row.real:
-                (far,), near = reference.returns(t, Spec((TO_END,), 1))
+                (far,), near = reference.returns(t, Known((TO_END,), 1))
                 opened.append(far > near)
     assert 0.2 < np.mean(opened) < 0.8
 
@@ -423,16 +326,16 @@ def test_pools_are_worth_testing():
 def test_fewer_policies_than_met(room):
     """The target is the value of the row's own policy and of as many others as there is room for."""
     case = f"room for {room}"
-    spec = CASES[case][1]
+    known = CASES[case][1]
     shared: dict[Any, float] = {}
     for reference, found in each_ring(case):
         for t, row in enumerate(reference.rows):
             if not row.real:
                 continue
-            values = reference.by_policy(t, spec)
+            values = reference.by_policy(t, known)
             own = values.pop(row.policy)
             others = itertools.combinations(values.values(), min(room - 1, len(values)))
-            possible = np.array([smax([own, *chosen], spec.policy_alpha) for chosen in others])
+            possible = np.array([smax([own, *chosen], known.policy_alpha) for chosen in others])
             assert np.isclose(possible, found[t], rtol=1e-5, atol=1e-5).any(), t
             assert shared.setdefault((row.obs, row.action, row.policy), found[t]) == found[t]
 
@@ -458,7 +361,10 @@ def all_seen():
 
     @functools.partial(jax.jit, compiler_options=QUICKLY)
     def run(store, key):
-        return {c: refresh(a, ENV, params, None, store, jnp.int32(STEP), key)[1] for c, a in agents.items()}
+        return {
+            case: whole_targets(agent, STUB, learning(agent, params), store, jnp.int32(STEP), key)[1]
+            for case, agent in agents.items()
+        }
 
     return jax.tree.map(np.asarray, run(two_rings()[0], jax.random.key(3)))
 
@@ -466,8 +372,8 @@ def all_seen():
 @pytest.mark.parametrize("case", SEEN.values(), ids=SEEN)
 def test_what_is_seen(case):
     """Each diagnostic by its meaning, over the steps of both rings together; loops over rows."""
-    agent, spec = CASES[case]
-    shown = dataclasses.replace(spec, gate=1 if spec.gate is None else spec.gate)
+    agent, known = CASES[case]
+    shown = dataclasses.replace(known, gate=1 if known.gate is None else known.gate)
     opened, won, bias, value, largest, error, age = [], [], [], [], [], [], []
     ratio: dict[int, list[float]] = {k: [] for k in diagnostics.RATIO_DEPTHS}
     for reference, target in each_ring(case):
@@ -499,7 +405,7 @@ def test_what_is_seen(case):
     seen = all_seen()[case]
     close = functools.partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-5)
     close(seen.open, np.mean(opened, axis=0))
-    close(seen.won, [np.mean(np.asarray(won) == i) for i in range(len(spec.depths) + 1)])
+    close(seen.won, [np.mean(np.asarray(won) == i) for i in range(len(known.depths) + 1)])
     close(seen.bias, np.mean(bias))
     close(seen.value, np.mean(value))
     close(seen.largest, max(largest))
@@ -519,14 +425,14 @@ def test_rows_never_written_may_be_left_out():
     params = some_networks(agent, 2)
 
     def go(step):
-        return jax.jit(lambda s, key: refresh(agent, ENV, params, None, s, jnp.int32(step), key))(
+        return jax.jit(lambda s, key: whole_targets(agent, STUB, learning(agent, params), s, jnp.int32(step), key))(
             store, jax.random.key(0)
         )
 
     whole, whole_seen = go(2 * SLOTS)
     with mock.patch("highway_rl.deep.refresh.ROWS_AT_ONCE", 4):
         found, seen = go(12)
-        reached = jax.jit(lambda s: whole_store(agent, ENV, params, s, jnp.int32(12)))(store)
+        reached = jax.jit(lambda s: whole_store(agent, STUB, params, s, jnp.int32(12)))(store)
     real = np.asarray(store.rows.real).reshape(-1)
     assert real.sum() == 12
     np.testing.assert_allclose(found[real], whole[real], rtol=1e-6, atol=1e-6)
@@ -542,10 +448,11 @@ def test_other_policies_come_alike():
     rows = as_rows(steps)
     ring = add(stores.empty(6, rows.obs[0]), rows, jnp.zeros(5, bool), rows.obs, rows.obs[0])
     store = jax.tree.map(lambda x: x[None], ring)
-    agent = make_agent("dqn", num_policies=2, **SETTINGS)
+    agent = named_agent("dqn", num_policies=2, **SETTINGS)
     params = some_networks(agent, 0)
     draw = jax.jit(
-        jax.vmap(lambda key: refresh(agent, ENV, params, None, store, jnp.int32(5), key)[0]), compiler_options=QUICKLY
+        jax.vmap(lambda key: whole_targets(agent, STUB, learning(agent, params), store, jnp.int32(5), key)[0]),
+        compiler_options=QUICKLY,
     )
     drawn = np.asarray(draw(jax.random.split(jax.random.key(0), 2000)))[:, :5]
     for i, own in enumerate(rewards):

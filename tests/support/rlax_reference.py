@@ -1,6 +1,6 @@
-"""Targets by rlax, kept in rlax.json: what `test_targets.py` compares with where rlax is not installed.
+"""Targets by rlax, kept in rlax_reference.json: what `test_targets.py` compares with where rlax is not installed.
 
-pip install rlax && python tests/deep/rlax_reference.py
+pip install rlax && python tests/support/rlax_reference.py
 """
 
 import json
