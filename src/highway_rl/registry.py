@@ -34,7 +34,7 @@ class Registry(Generic[T]):
         if name in self.known and name not in self.added:
             raise ValueError(f"{self.kind} {name!r} is built in: give yours another name")
         self.known[name] = thing
-        self.added[name] = getattr(thing, "__module__", None) or "__main__"
+        self.added[name] = _caller()
         return thing
 
     def find(self, name: str) -> T:
@@ -67,6 +67,14 @@ class Registry(Generic[T]):
         return name in self.known
 
 
+def _caller() -> str:
+    """The module outside this package that registers something: to import it again is to register it again."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and str(frame.f_globals.get("__name__")).split(".")[0] == "highway_rl":
+        frame = frame.f_back
+    return str(frame.f_globals.get("__name__"))
+
+
 def imported(name: str) -> T:  # type: ignore[type-var]
     """What `module:name` names; the current folder counts as a place for modules."""
     module, _, attribute = name.partition(":")
@@ -77,7 +85,9 @@ def imported(name: str) -> T:  # type: ignore[type-var]
         try:
             found = getattr(found, part)
         except AttributeError:
-            raise ValueError(f"{name}: module {module} has no {part!r}; check the name after the colon") from None
+            raise ValueError(
+                f"{name} is not there, module {module} has no {part!r}: give a name it has after the colon"
+            ) from None
     return found  # type: ignore[return-value]
 
 

@@ -115,4 +115,6 @@ def environment(name: str, options: tuple[str, ...]) -> Any:
     try:
         return Outside(name, gymnasium.make(name, **chosen).observation_space)
     except gymnasium.error.Error as error:
-        raise ValueError(str(error)) from None
+        raise ValueError(
+            f"{name} cannot be made ({checks.one_line(error)}): give a task, as `highway-rl list` shows them"
+        ) from None

@@ -25,13 +25,13 @@ def load(
     files = [Path(word).suffix in (".npz", ".npy") or Path(word).is_file() for word in words]
     if words and all(files):
         if options:
-            raise ValueError(f"{words[0]} is a file and takes no --set options")
+            raise ValueError(f"{words[0]} is a file and has no options: leave out --set")
         return load_mdp(words[0] if len(words) == 1 else words, reward=reward, discount=discount)
     if len(words) != 1:
-        raise ValueError("give one environment, or one file per action")
+        raise ValueError(f"{' '.join(words)} are {len(words)} models: give one environment, or one file per action")
     [model] = words
     if reward is not None:
-        raise ValueError(f"--reward goes with a file of transitions, and {model!r} is not one")
+        raise ValueError(f"{model!r} is no file of transitions: leave out --reward")
     chosen = dict(options or {})
     if discount is not None:
         chosen["discount"] = discount
@@ -39,7 +39,9 @@ def load(
         return MDP.from_gymnasium(model, chosen.pop("discount", 0.99))
     made = envs.make(model, **chosen)
     if not isinstance(made, MDP):
-        raise ValueError(f"{model} is a game to learn from, not a table to solve")
+        raise ValueError(
+            f"{model} is an environment to learn, not a model to solve: give one that `highway-rl list` calls a model"
+        )
     return made
 
 

@@ -159,7 +159,8 @@ def go(config: Any, out: Path, *, in_json: bool, resume: bool) -> None:
     if not in_json:
         print(f"folder: {out}" + (f"\nfigure: {figure}" if figure else ""))
     if trained.stopped:
-        raise ValueError("; ".join(runs.sentence(x) for x in trained.stopped))
+        print("highway-rl: " + "; ".join(runs.sentence(x) for x in trained.stopped), file=sys.stderr)
+        raise SystemExit(2)
     if caught and not trained.finished:
         print(f"stopped at step {trained.step:,}; `highway-rl resume {out}` goes on", file=sys.stderr)
         raise SystemExit(128 + caught[0])

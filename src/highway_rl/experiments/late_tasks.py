@@ -65,7 +65,8 @@ def general(rows: Rows) -> Verdict:
 
 def plot(rows: Rows, out: Path) -> list[Path]:
     tasks = list(dict.fromkeys(row["task"] for row in rows))
-    figure, grid = axes(len(tasks), "Small tasks with a late reward, preset general (right: seeds that solved it)", columns=4, size=(3.4, 2.6))
+    title = "Small tasks with a late reward, preset general (right: seeds that solved it)"
+    figure, grid = axes(len(tasks), title, columns=4, size=(3.4, 2.6))
     spread = np.random.default_rng(0)
     for ax, task in zip(grid, tasks, strict=True):
         for i, algo in enumerate(ALGOS):

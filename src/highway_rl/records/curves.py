@@ -22,7 +22,7 @@ def draw(folder: Path) -> Path:
     """`curves.png` from `metrics.csv` and, where it is there, `evaluation.json`."""
     rows = read_metrics(folder)
     if not rows:
-        raise ValueError(f"{folder} has nothing to draw: its metrics.csv holds no rows yet")
+        raise ValueError(f"{folder} has no rows in its metrics.csv: wait for the first report, or train it")
     algos = list(dict.fromkeys(r["algo"] for r in rows))
     looks = figures.looks(algos)
     panels: list[Callable[[Any, Rows, dict[str, Look]], None]] = [scores]

@@ -45,11 +45,13 @@ def read_texts(path: Path) -> tuple[list[dict[str, str]], dict[str, Any]]:
             facts = json.loads(file.readline().removeprefix("# "))
             rows = list(csv.DictReader(file))
     except FileNotFoundError:
-        raise ValueError(f"{path} is not there: `highway-rl run {path.stem}` makes it") from None
+        raise ValueError(f"{path} is not there: make it with `highway-rl run {path.stem}`") from None
     except (json.JSONDecodeError, UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(f"{path} is not a stored run ({error}): `highway-rl run {path.stem}` makes it anew") from None
+        raise ValueError(
+            f"{path} is not a stored run ({error}): make it anew with `highway-rl run {path.stem}`"
+        ) from None
     if not rows:
-        raise ValueError(f"{path} holds no rows: `highway-rl run {path.stem}` makes it anew")
+        raise ValueError(f"{path} holds no rows: make it anew with `highway-rl run {path.stem}`")
     return rows, facts
 
 
@@ -60,7 +62,9 @@ def read_metrics(folder: Path) -> Rows:
         with path.open(encoding="utf-8", newline="") as file:
             whole = [row for row in csv.DictReader(file) if None not in row.values()]
     except FileNotFoundError:
-        raise ValueError(f"{folder} is no training folder: {path} is not there") from None
+        raise ValueError(
+            f"{folder} is no training folder, {path.name} is not there: give one that `highway-rl train` wrote"
+        ) from None
     return [{k: v if k == "algo" else float(v) if v else float("nan") for k, v in row.items()} for row in whole]
 
 

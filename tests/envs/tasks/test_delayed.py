@@ -137,9 +137,8 @@ def test_bad_options_are_refused(name, options, words):
         make_task(name, **options)
 
 
-def test_a_task_is_no_model():
-    with pytest.raises(ValueError, match="trace-back is a task to learn"):
-        make("trace-back")
+def test_a_task_is_made_like_any_environment():
+    assert make("trace-back", delay=7).horizon == 7
 
 
 @pytest.mark.parametrize("name", TASKS)
