@@ -1,4 +1,4 @@
-"""The mathematics, returns → gate → aggregate, on arrays alone: it imports `types` and `checks` and nothing else here.
+"""The mathematics, returns → gate → aggregate, on arrays alone. Imports types and checks.
 
 Start with `backup.py`. The function that makes targets of experience is `highway_rl.core.targets.targets`, since
 `highway_rl.core.targets` is its module.

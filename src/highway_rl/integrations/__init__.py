@@ -1,1 +1,4 @@
-"""Other people's interfaces, each imported on demand: Gymnasium. Imports types, checks and envs."""
+"""Other people's interfaces, each imported when it is asked for: `gymnasium`, `gymnasium_tasks`. Imports types, checks,
+core, envs."""
+
+__all__: list[str] = []  # importing a room here would need its package

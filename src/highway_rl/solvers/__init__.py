@@ -1,4 +1,4 @@
-"""Planning on a known model, every answer with a certified error.
+"""Planning on a known model, every answer with a certified error. Imports types, checks, core, mdp.
 
 All methods share one loop: a full backup q = r + γPV prices every action, brackets V*, and names the greedy
 policy; then the method moves V.

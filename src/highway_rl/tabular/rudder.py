@@ -50,7 +50,7 @@ class Rudder:
             raise ValueError("agent has a replay: give RUDDER one that learns from the last episode")
 
 
-class Weights(NamedTuple):
+class LstmWeights(NamedTuple):
     cell: Float[Array, "f u"]
     cell_bias: Float[Array, "u"]
     gate: Float[Array, "u u"]
@@ -63,7 +63,7 @@ class RudderMemory(NamedTuple):
     """The table, the LSTM and its optimiser, the scale of returns, and the newest episodes."""
 
     q: Float[Array, "s a"]
-    weights: Weights
+    weights: LstmWeights
     optimiser: Any
     scale: Float[Array, "2"]
     state: Int[Array, "e t"]
@@ -114,12 +114,12 @@ def learner(env: Any, rudder: Rudder) -> Learner:
     return Learner(lambda key: start(env, rudder, key), episode, rudder.agent.epsilon)
 
 
-def init(inputs: int, units: int, key: PRNGKeyArray) -> Weights:
+def init(inputs: int, units: int, key: PRNGKeyArray) -> LstmWeights:
     """Weights N(0, 0.1²), cell bias N(0, 1), gate bias N(−3, 1)."""
     sizes = (inputs * units, units, units * units, units, units)
     draw = jax.random.normal(key, (1 << (sum(sizes) - 1).bit_length(),))
     cell, cell_bias, gate, gate_bias, out, _ = jnp.split(draw, [sum(sizes[: i + 1]) for i in range(5)])
-    return Weights(
+    return LstmWeights(
         0.1 * cell.reshape(inputs, units),
         cell_bias,
         0.1 * gate.reshape(units, units),
@@ -140,7 +140,7 @@ def inputs(env: DiscreteEnv, state: Array, action: Array, next_state: Array) -> 
     return jnp.concatenate([features(next_state), features(next_state) - features(state), acted], axis=1)
 
 
-def predict(weights: Weights, x: Float[Array, "t f"]) -> Float[Array, "t"]:
+def predict(weights: LstmWeights, x: Float[Array, "t f"]) -> Float[Array, "t"]:
     """The prediction of the return after every step: cₜ = cₜ₋₁ + σ(U hₜ₋₁ + b) · tanh(W xₜ + b'), hₜ = tanh cₜ."""
     candidate = jnp.tanh(x @ weights.cell + weights.cell_bias)
 
@@ -153,7 +153,7 @@ def predict(weights: Weights, x: Float[Array, "t f"]) -> Float[Array, "t"]:
 
 
 def loss(
-    weights: Weights, x: Float[Array, "b t f"], total: Float[Array, "b"], length: Int[Array, "b"]
+    weights: LstmWeights, x: Float[Array, "b t f"], total: Float[Array, "b"], length: Int[Array, "b"]
 ) -> Float[Array, ""]:
     """The squared error at the end, plus half its mean over all steps, which moves credit to where it is due."""
     error = jnp.square(jax.vmap(predict, (None, 0))(weights, x) - total[:, None])

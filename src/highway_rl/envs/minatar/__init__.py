@@ -1,4 +1,4 @@
-"""MinAtar: five games on a ten by ten board, as exact and branch-free JAX functions."""
+"""MinAtar: five games on a ten by ten board, as exact and branch-free JAX functions. Imports types, checks, wrappers."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from highway_rl.envs.minatar.common import ACTION_NAMES, SIZE, Game, hold
 from highway_rl.envs.minatar.words import compress, expand
 from highway_rl.envs.wrappers import sticky_actions
 from highway_rl.types import Env, Spec, Step
+
+__all__ = ["GAMES", "environment", "make", "rules"]
 
 _GAMES = {module.GAME.name: module.GAME for module in (asterix, breakout, freeway, seaquest, space_invaders)}
 GAMES = tuple(sorted(_GAMES))
