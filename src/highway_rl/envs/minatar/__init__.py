@@ -1,4 +1,4 @@
-"""MinAtar: five games on a ten by ten board, as exact and branch-free JAX functions. Imports types, checks, wrappers."""
+"""MinAtar: five games on a ten by ten board, as exact, branch-free JAX functions. Imports types, checks, wrappers."""
 
 from __future__ import annotations
 
