@@ -1,0 +1,57 @@
+"""The general preset on small tasks: the stored rows, and the road from a run to a row."""
+
+from pathlib import Path
+
+import jax
+import pytest
+
+from highway_rl.envs.tasks.late import KNOWN
+from highway_rl.experiments import claims, late_tasks
+from highway_rl.experiments.base import FAILS, HOLDS, PARTLY
+from highway_rl.experiments.deep import rows_of_runs
+from highway_rl.records.rows import read_rows
+from highway_rl.runs import Config, fit
+
+RESULTS = Path(__file__).parents[2] / "results"
+ROWS, FACTS = read_rows(RESULTS / "late-tasks.csv")
+
+
+def test_the_stored_rows_are_whole():
+    assert FACTS["scale"] == "paper"
+    assert FACTS["finished"] == FACTS["cells"] == 7
+    kinds = {(row["task"], row["algo"], row["seed"]) for row in ROWS}
+    assert len(ROWS) == len(kinds) == 7 * len(late_tasks.ALGOS) * 10
+    assert {row["seed"] for row in ROWS} == set(range(late_tasks.FIRST, late_tasks.FIRST + 10))
+
+
+def test_soft_highway_solves_every_task_with_the_general_preset():
+    for task in KNOWN:
+        good, of = late_tasks.solved(ROWS, task, "soft-highway-dqn")
+        assert good >= 9, task
+        assert of == 10
+    found = {claim["id"]: claim["verdict"] for claim in claims.check(RESULTS)}
+    assert found[101] == HOLDS
+
+
+def test_a_stored_row_follows_from_its_score():
+    for row in ROWS:
+        known = KNOWN[row["task"]]
+        way = (row["greedy"] - known.random) / (known.best - known.random)
+        assert row["way"] == pytest.approx(way, abs=1e-6)
+        assert row["solved"] == (way >= late_tasks.ENOUGH.get(row["task"], 0.9))
+
+
+def test_the_verdict_can_fail():
+    lost = [{**row, "solved": row["solved"] and row["task"] != "lock"} for row in ROWS]
+    assert late_tasks.general(lost).verdict == PARTLY
+    assert late_tasks.general([{**row, "solved": False} for row in ROWS]).verdict == FAILS
+
+
+def test_rows_of_runs_are_those_of_the_training():
+    config = Config("harvest", ("dqn", "n-step-dqn:n=3"), steps=1_500, episodes=7)
+    with jax.enable_x64(False), jax.numpy_dtype_promotion("standard"):
+        rows = list(rows_of_runs(config))
+        trained = fit(config)
+    assert [row["algo"] for row in rows] == ["dqn", "n-step-dqn:n=3"]
+    greedy = [row["score"] for row in trained.scores if row["epsilon"] == 0]
+    assert [row["greedy"] for row in rows] == greedy
