@@ -127,6 +127,8 @@ def options_of(name: str) -> dict[str, Any]:
     maker = ALGORITHMS.find(name)
     if isinstance(maker, TargetRule | Backup):
         return {}
+    if not callable(maker):
+        raise ValueError(f"{name} is a {type(maker).__name__}: give a TargetRule, or a function that returns one")
     return {p.name: p.default for p in inspect.signature(maker).parameters.values()}
 
 

@@ -57,7 +57,7 @@ def play(
 def summary(played: Played, epsilon: float) -> dict[str, Any]:
     """One run's episodes as a row: mean score, half its 95 % interval over episodes, length, how many were cut off."""
     return {
-        "epsilon": round(float(epsilon), 9),
+        "epsilon": float(str(np.float32(epsilon))),  # 0.1, not 0.100000001
         "episodes": len(played.score),
         "score": float(np.mean(played.score)),
         "half_width": half_width(played.score),

@@ -64,7 +64,9 @@ def check_schedule(schedule: Schedule) -> None:
     if schedule.steps % period:
         near = -(-schedule.steps // period) * period
         raise checks.refusal(
-            "steps", schedule.steps, f"a multiple of refresh={period}, such as {near:,}, or a refresh that divides it"
+            "steps",
+            schedule.steps,
+            f"a multiple of refresh={period}, such as {near:,}, or a refresh that divides it (--setting refresh=…)",
         )
     updates = schedule.num_envs * schedule.updates_per_step
     if abs(updates - round(updates)) > 1e-9 or updates < 1:

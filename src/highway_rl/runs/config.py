@@ -6,6 +6,7 @@ config ──expand──> runs (an algorithm, its settings, a seed) ──group
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from typing import Any, NamedTuple
 
 from highway_rl import checks, registry
@@ -27,6 +28,8 @@ SHORT = {"k": "num_networks"}
 """The paper's letter for a setting."""
 AGENT = {f.name for f in dataclasses.fields(DQN)} - {"rule", "which", "network", "optimizer"}
 SCHEDULE = {f.name for f in dataclasses.fields(Schedule)}
+MAIN = "__main__"
+"""The module of a script, which no other process can import."""
 NAMED = {"bootstrap", "network", "optimizer"}
 """Settings whose values are words."""
 
@@ -56,16 +59,30 @@ class Config:
     episodes: int = 100
 
     def __post_init__(self) -> None:
-        if isinstance(self.algos, str):
+        if not isinstance(self.algos, tuple | list):
             object.__setattr__(self, "algos", (self.algos,))
         if isinstance(self.task, Env):
-            register_env(self.task.spec.name, self.task)
-            object.__setattr__(self, "task", self.task.spec.name)
+            object.__setattr__(self, "task", _named(self.task))
         if not isinstance(self.task, str):
             raise ValueError(
                 f"task is a {type(self.task).__name__}: give a name, module:name, or an Env(spec, reset, step) of"
                 " highway_rl"
             )
+
+
+_GIVEN: dict[str, Env] = {}
+"""Environments that came as objects, by the name they got."""
+
+
+def _named(env: Env) -> str:
+    """The name of an environment that came as an object: its own, with a number where another thing has that."""
+    names = (env.spec.name + (f"-{i}" if i > 1 else "") for i in itertools.count(1))
+    name = next(name for name in names if name not in ENVS or _GIVEN.get(name) is env)
+    if name not in ENVS:
+        register_env(name, env)
+        ENVS.added[name] = MAIN  # no import brings an object back
+        _GIVEN[name] = env
+    return name
 
 
 class Run(NamedTuple):
@@ -172,6 +189,9 @@ def _split(wanted: text.Wanted) -> tuple[Settings, Settings]:
 def _known(what: str, given: Settings, options: Settings | None = None) -> Settings:
     """Settings under their own names; refuses those that do not exist."""
     found = {SHORT.get(name, name): value for name, value in given.items()}
+    if len(found) < len(given):
+        twice = next(f"{short} and {name}" for short, name in SHORT.items() if short in given and name in given)
+        raise ValueError(f"{what} has {twice}, which are one setting: give one of them")
     taken = [*(options or {}), *sorted(AGENT | NAMED | (SCHEDULE - {"steps"})), *SHORT]
     if "steps" in found:
         raise ValueError(f"{what} has steps: give --steps, or Config(steps=…), which all runs share")
@@ -192,4 +212,4 @@ def modules(config: Config) -> tuple[str, ...]:
         said = preset(config.preset, config.task) | config.settings | one.options
         used += [ALGORITHMS.module(one.algo), NETWORKS.module(said.get("network", ""))]
         used += [OPTIMIZERS.module(said.get("optimizer", ""))]
-    return tuple(dict.fromkeys([*config.imports, *(m for m in used if m is not None)]))
+    return tuple(dict.fromkeys([*config.imports, *(m for m in used if m not in (None, MAIN))]))

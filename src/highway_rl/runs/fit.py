@@ -99,6 +99,7 @@ class _Training:
     ) -> None:
         self.s, self.out, self.report, self.should_stop, self.resume = s, out, report, should_stop, resume
         self.stopped: list[News] = []
+        self.asked = False  # to stop
 
     def run(self, first: Any) -> Trained:
         """Trains every program to its end, or until somebody stops it."""
@@ -112,7 +113,8 @@ class _Training:
                 standing = standings[i][0] if i < len(standings) else None
                 last, step = self._program(i, standing, first if i == 0 else None)
                 params.append(jax.device_get(last.learning.params))
-                if step < program.schedule.steps and not self._all_broken(program):
+                ended = step >= program.schedule.steps or self._all_broken(program)
+                if not ended or (self.asked and program is not self.s.programs[-1]):
                     return Trained(self.s, params, step, False, self.stopped, [], last, self.out)
         finally:
             self.metrics.close()
@@ -190,6 +192,7 @@ class _Training:
             if step % s.checkpoint_every < refresh:
                 save()
             if self.should_stop():
+                self.asked = True
                 break
         save()
         return run, step

@@ -14,12 +14,15 @@ import dataclasses
 import hashlib
 import json
 import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from highway_rl import checks
 from highway_rl.records.provenance import provenance
 from highway_rl.records.rows import write_text
+from highway_rl.runs import checkpoint
 from highway_rl.runs.config import Config, modules
 
 OWN = ("config.json", "metrics.csv", "checkpoints")
@@ -36,14 +39,22 @@ def check_folder(config: Config, out: Path, *, resume: bool) -> bool:
     if not resume:
         if any((out / name).exists() for name in OWN):
             raise ValueError(
-                f"{out} holds a run already: `highway-rl resume {out}` goes on with it, --out names another"
+                f"{out} holds a run already: give another --out, or go on with it: `highway-rl resume {out}`"
             )
         return True
     stored, asked = flat(read_config(out)), flat(config)
+    if checkpoint.steps(out / "checkpoints"):
+        raise ValueError(
+            f"{out} has checkpoints of an older version, which cannot be resumed: train into another --out"
+        )
+    if (out / "evaluation.json").exists() and not (out / "checkpoints").exists():
+        raise ValueError(
+            f"{out} holds results without checkpoints, which a resumed run would write over: train into another --out"
+        )
     for name in difference(stored, asked):
         raise ValueError(
-            f"{out} was trained with {name}={stored.get(name)!r}, not {asked.get(name)!r}: only the number of steps may"
-            " change when it is resumed"
+            f"{out} was trained with {name}={stored.get(name)!r}, not {asked.get(name)!r}: leave it as it"
+            " was; only the number of steps may change"
         )
     return stored != asked
 
@@ -53,8 +64,10 @@ def _writable(out: Path) -> None:
     existing = next(path for path in (out.absolute(), *out.absolute().parents) if path.exists())
     if not existing.is_dir():
         raise ValueError(f"{existing} is a file: give --out a folder")
-    if not os.access(existing, os.W_OK | os.X_OK):
-        raise ValueError(f"{existing} cannot be written: give --out a folder that can")
+    try:
+        tempfile.TemporaryFile(dir=existing).close()  # whose rights count, only trying tells
+    except OSError as error:
+        raise ValueError(f"{existing} cannot be written ({error.strerror}): give --out a folder that can") from None
 
 
 @contextlib.contextmanager
@@ -126,12 +139,14 @@ def read_config(out: Path) -> Config:
         found.pop("provenance", None)
         version = found.pop("format", 1)
         if version > 2:
-            raise ValueError(f"{path} has format {version}: it needs a newer highway-rl")
+            raise ValueError(f"{path} has format {version}: install a newer highway-rl")
         return _read(found) if version == 2 else _read_first(found)
     except FileNotFoundError:
-        raise ValueError(f"{out} is no training folder: {path} is not there") from None
+        raise ValueError(
+            f"{out} is no training folder, {path.name} is not there: give one that `highway-rl train` wrote"
+        ) from None
     except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{path} is not a training config: {error}") from None
+        raise ValueError(f"{path} is no training config ({checks.one_line(error)}): put the old one back") from None
 
 
 def _read(found: dict[str, Any]) -> Config:
@@ -148,7 +163,7 @@ def _read_first(found: dict[str, Any]) -> Config:
     )
     settings = found.pop("agent") | found.pop("schedule")
     if found.pop("network") != "auto":
-        raise ValueError("it names a network in a place of before: train it anew")
+        raise ValueError("config.json names a network where it stood before: train it anew")
     steps = settings.pop("steps", None)
     algos = tuple(f"{algo}:{options}" if options else algo for algo in found.pop("algos"))
     return Config(**found, algos=algos, settings=settings, steps=steps, preset="explorer")

@@ -46,7 +46,7 @@ def parse(text: str) -> list[Wanted]:
 def split(text: str) -> tuple[str, list[tuple[str, str]]]:
     """The algorithm's name, and each option with the text of its value."""
     head, _, rest = text.strip().partition("=")
-    name, colon, first = head.rpartition(":") if _ else (head, "", "")
+    name, colon, first = (part.strip() for part in head.rpartition(":")) if _ else (head, "", "")
     if not _:
         return name, []
     if not colon or not name or not first.isidentifier():
@@ -128,5 +128,7 @@ def settings(pairs: Sequence[str]) -> dict[str, Any]:
         name, sign, text = pair.partition("=")
         if not sign or not name:
             raise ValueError(f"{pair}: write it as name=value")
+        if name in found:
+            raise ValueError(f"{name} is given twice: give it once")
         found[name] = value(text)
     return found

@@ -166,8 +166,9 @@ def load_all(out: Path) -> tuple[Setup, list[PyTree], int, dict[int, int]]:
 
 def _pick(s: Setup, params: list[PyTree], step: int, scores: list[float | None], run: Any) -> TrainedAgent:
     chosen = _number(s, scores, run)
-    program, i = next((p, p.numbers.index(chosen)) for p in s.programs if chosen in p.numbers)
-    mine = jax.tree.map(lambda x: jnp.asarray(x[i]), params[s.programs.index(program)])
+    which, program = next((j, p) for j, p in enumerate(s.programs) if chosen in p.numbers)
+    i = program.numbers.index(chosen)
+    mine = jax.tree.map(lambda x: jnp.asarray(x[i]), params[which])
     own = {place: values[i] for place, values in program.own.items()}
     return TrainedAgent(s.config, s.env.spec, program.one(own), mine, *s.labels[chosen], step, scores[chosen])
 
@@ -184,8 +185,8 @@ def _number(s: Setup, scores: list[float | None], run: Any) -> int:
     numbers = [i for i, (label, _) in enumerate(s.labels) if run is None or label == run]
     if not numbers:
         raise checks.unknown("run", run, dict.fromkeys(label for label, _ in s.labels))
-    ranked = [(-np.inf if scores[i] is None else float(scores[i] or 0.0), -i) for i in numbers]
-    return -max(ranked)[1]
+    known = {i: score for i in numbers if (score := scores[i]) is not None and not np.isnan(score)}
+    return max(numbers, key=lambda i: (known.get(i, -np.inf), -i))
 
 
 def _scores(out: Path, s: Setup) -> list[float | None]:

@@ -1,0 +1,136 @@
+"""Configs: presets, what overrides what, environments as objects."""
+
+import dataclasses
+import re
+
+import gymnasium
+import jax
+import numpy as np
+import pytest
+from training import COUNTED, SMALL
+
+import highway_rl
+from highway_rl import runs
+from highway_rl.core.bootstrap import EpsilonGreedy, Greedy
+from highway_rl.envs import make_env
+
+
+def agent(task="late", algo="dqn", **config):
+    settings = {"capacity": 2_000} | config.pop("settings", {})
+    return runs.setup(runs.Config(task, (algo,), settings=settings, **config)).runs[0].agent
+
+
+def test_the_paper_on_its_games():
+    for env, discount in (({"delay": "end"}, 0.996), ({}, 0.99)):
+        found = agent("minatar/breakout", "soft-highway-dqn", env=env)
+        assert isinstance(found.rule.bootstrap, EpsilonGreedy)
+        assert (found.num_networks, found.discount) == (2, discount)
+        assert found == agent("minatar/breakout", "soft-highway-dqn", env=env, preset="paper")
+
+
+def test_presets_of_other_tasks():
+    general, explorer = agent(), agent(preset="explorer")
+    assert general == agent(preset="general")
+    assert (general.loss, general.num_networks, general.learning_rate) == ("squared", 2, 3e-4)
+    assert (explorer.loss, explorer.num_networks, explorer.learning_rate) == ("huber", 1, 2.5e-4)
+    assert isinstance(explorer.rule.bootstrap, Greedy)
+
+
+def test_settings_override_presets_and_texts_override_settings():
+    assert agent(preset="paper", settings={"k": 4}).num_networks == 4
+    assert agent(preset="paper", settings={"num_networks": 4}).num_networks == 4
+    assert agent(algo="dqn:k=1", preset="paper", settings={"k": 4}).num_networks == 1
+    assert agent(algo="maxmin-dqn", settings={"k": 4}).num_networks == 2  # its own
+    assert agent(algo="maxmin-dqn:k=3", settings={"k": 4}).num_networks == 3
+    assert isinstance(agent(preset="paper", settings={"bootstrap": "greedy"}).rule.bootstrap, Greedy)
+    assert isinstance(agent(algo="dqn:bootstrap=greedy", preset="paper").rule.bootstrap, Greedy)
+    assert agent("minatar/breakout", env={"delay": "end"}, settings={"discount": 0.9}).discount == 0.9
+    steps = lambda **config: runs.setup(runs.Config("late", ("dqn",), **config)).steps  # noqa: E731
+    assert (steps(), steps(steps=1_000)) == (runs.PRESETS["general"]["steps"], 1_000)
+
+
+@pytest.mark.parametrize(
+    ("config", "says"),
+    [
+        ({"preset": "papr"}, "unknown preset 'papr': did you mean 'paper'?"),
+        ({"preset": "mine"}, "unknown preset 'mine': choose from explorer, paper, general"),
+        ({"settings": {"depth": 3}}, "settings has no option 'depth': choose from"),
+        ({"settings": {"depth": 3}}, "learning_rate"),
+        ({"settings": {"steps": 100}}, "settings has steps: give --steps"),
+        ({"settings": {"k": [1, 2]}}, "num_networks=[1, 2]: give one value; a list sweeps in the text of a run"),
+        ({"settings": {"network": "resnet"}}, "unknown network 'resnet'"),
+        ({"seeds": 0}, "seeds=0: give a whole number >= 1"),
+        ({"seed": 2**32 - 1, "seeds": 2}, "seed=4294967295: give one with which the last of seeds=2 is below 2**32"),
+        ({"episodes": 0}, "episodes=0"),
+        ({"report_every": 0}, "report_every=0"),
+        ({"imports": ("no.such.module",)}, "module 'no.such.module' cannot be imported"),
+    ],
+)
+def test_what_is_refused(config, says):
+    with pytest.raises(ValueError, match=re.escape(says)) as told:
+        runs.setup(runs.Config("late", ("dqn",), **config))
+    assert "\n" not in str(told.value)
+
+
+def test_an_environment_as_an_object(tmp_path):
+    """It trains under its own name in this process; two of one name are two environments."""
+    made = make_env("late", length=4)
+    named = lambda name: dataclasses.replace(made, spec=dataclasses.replace(made.spec, name=name))  # noqa: E731
+    mine, other, late = (
+        named("mine"),
+        dataclasses.replace(named("mine"), reset=lambda key: made.reset(key)),
+        named("late"),
+    )
+    config = runs.Config(mine, ("dqn",))
+    assert config.task == "mine"
+    assert runs.Config(mine).task == "mine"
+    assert runs.Config(other).task == "mine-2"
+    assert runs.setup(config).env is mine
+    assert runs.setup(runs.Config(other)).env is other
+    assert runs.Config(late).task == "late-2"  # not what is called late already
+    assert runs.setup(runs.Config(late)).env is late
+
+    settings = SMALL | {"capacity": 200, "k": 1}
+    agent = highway_rl.train(mine, "dqn", steps=200, out=tmp_path / "run", **settings)
+    assert isinstance(agent.spec.num_actions, int)
+    again = highway_rl.load(tmp_path / "run")
+    obs = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), mine.spec.observation)
+    np.testing.assert_array_equal(again.q_values(obs), agent.q_values(obs))
+
+
+def test_environments_of_others_say_what_to_do():
+    outside = gymnasium.make("CartPole-v1")
+    for use in (runs.Config, highway_rl.train):
+        with pytest.raises(ValueError, match=r"give a name, module:name, or an Env\(spec, reset, step\)"):
+            use(outside)
+    with pytest.raises(ValueError, match="steps outside JAX"):
+        runs.setup(runs.Config("CartPole-v1"))
+
+
+def test_memory_is_counted_before_anything_is_built(monkeypatch):
+    from highway_rl.runs import estimate
+
+    huge = dataclasses.replace(COUNTED, seeds=100_000, settings=COUNTED.settings | {"capacity": 100_000})
+    with pytest.raises(ValueError, match=r"need about .* GB of memory and .* GB are free: give fewer seeds"):
+        runs.setup(huge)
+    monkeypatch.setattr(estimate, "free_memory", lambda: None)  # nobody says
+    estimate.check_memory(estimate.Estimate(1e30, 1.0))
+
+
+def test_the_estimate_of_memory_is_on_the_safe_side():
+    """Never less than the state itself; programs come one after the other, so the largest counts."""
+    from highway_rl.runs.estimate import estimate
+
+    s = runs.setup(dataclasses.replace(COUNTED, algos=("dqn", "dqn:k=2", "retrace"), seeds=3))
+    kinds = list({id(run.agent): (run.label, run.agent, run.schedule) for run in s.runs}.values())
+    held = []
+    for program in s.programs:
+        leaves = [
+            x for x in jax.tree.leaves(program.shapes()) if not jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key)
+        ]
+        held.append(sum(np.prod(x.shape) * x.dtype.itemsize for x in leaves))
+    need = estimate(s.env, kinds, 3)
+    assert max(held) < need.memory < 5 * sum(held)
+    assert estimate(s.env, kinds, 6).memory == pytest.approx(2 * need.memory)
+    longer = [(label, agent, dataclasses.replace(times, steps=10 * times.steps)) for label, agent, times in kinds]
+    assert estimate(s.env, longer, 3).seconds == pytest.approx(10 * need.seconds)
