@@ -16,10 +16,12 @@ class Agent(NamedTuple):
     init(key) → state
     act(state, obs[e]) → action[e]                             the actions it thinks best
     learn(state, batch, here[e]) → (state, loss, action[e])    one update, and the best actions before it at the
-                                                               observations `here`, coded as the store keeps them
+                                                               observations `here`, coded as the store keeps them;
+                                                               of several updates in a turn only the first has any
     refresh(state, store, step, keys[3], shape) → (state, batches[*shape], seen)
-                                                               what to learn from until the next refresh, and what
-                                                               there is to see: a record of numbers, `unseen` before
+                                                               what to learn from until the next one, [turn, update],
+                                                               and what there is to see: a record of numbers, `unseen`
+                                                               before the first refresh
     epsilon(step) → the share of random actions
     """
 

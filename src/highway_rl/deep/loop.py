@@ -92,9 +92,9 @@ def _period(
     drawn = draw(env.spec, agent, schedule, run.key, number)
     words = packing(run.env)  # a GPU pays for each array that a loop carries
 
-    def turns(learning: PyTree, packed: Any, batches: PyTree) -> tuple[tuple[PyTree, Any], Made]:
+    def turns(learning: PyTree, packed: Any, batches: PyTree, updates: int) -> tuple[tuple[PyTree, Any], Made]:
         def one(carry: tuple[PyTree, Any], x: tuple[Turn, PyTree]) -> tuple[tuple[PyTree, Any], Made]:
-            learning, state, made = turn(env, agent, carry[0], words.unpack(carry[1]), *x)
+            learning, state, made = turn(env, agent, carry[0], words.unpack(carry[1]), *x, updates)
             return (learning, words.pack(state)), made
 
         return jax.lax.scan(one, (learning, packed), (drawn.turns, batches))
@@ -102,10 +102,10 @@ def _period(
     def with_learning(run: Run, packed: Any) -> tuple[Any, Made, PyTree]:
         shape = (schedule.turns, schedule.updates_per_turn)
         learning, batches, seen = agent.refresh(run.learning, run.store, drawn.steps[0], drawn.keys, shape)
-        return *turns(learning, packed, batches), seen
+        return *turns(learning, packed, batches, schedule.updates_per_turn), seen
 
     def without(run: Run, packed: Any) -> tuple[Any, Made, PyTree]:
-        return *turns(run.learning, packed, None), agent.unseen
+        return *turns(run.learning, packed, (), 0), agent.unseen
 
     (learning, packed), made, seen = jax.lax.cond(learns, with_learning, without, run, words.pack(run.env))
     return finish(env.spec, schedule, run, drawn, Played(learning, words.unpack(packed), made, seen))
@@ -163,19 +163,17 @@ class Made(NamedTuple):
 
 
 def turn(
-    env: Env, agent: Agent, learning: PyTree, state: PyTree, drawn: Turn, batches: PyTree
+    env: Env, agent: Agent, learning: PyTree, state: PyTree, drawn: Turn, batches: PyTree, updates: int
 ) -> tuple[PyTree, PyTree, Made]:
-    """Update (as often as there are batches), act, step. The action is chosen by the agent as it was before."""
+    """Update (once for each batch), act, step. The action is chosen by the agent as it was before."""
     encode = jax.vmap(codec(env.spec.observation).encode)
     here, loss = encode(state.obs), jnp.float32(0)
-    if batches is None:
+    if not updates:
         best = agent.act(learning, state.obs)
-    else:
-        updates = jax.tree.leaves(batches)[0].shape[0]
-        for i in range(updates):
-            batch = jax.tree.map(lambda x, i=i: x[i], batches)
-            learning, error, actions = agent.learn(learning, batch, here if i == 0 else here[:0])
-            best, loss = (actions if i == 0 else best), loss + error / updates
+    for i in range(updates):
+        batch = jax.tree.map(lambda x, i=i: x[i], batches)
+        learning, error, actions = agent.learn(learning, batch, here if i == 0 else here[:0])
+        best, loss = (actions if i == 0 else best), loss + error / updates
     action = jnp.where(drawn.explores, drawn.action, best)
     out = jax.vmap(auto_reset(env).step)(state, action, drawn.key)
     happened = Happened(
