@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import tyro
 
+import highway_rl
 from highway_rl.cli import app as cli
 
 ROOT = Path(__file__).parents[2]
@@ -70,3 +71,10 @@ def test_the_idea_is_two_clicks_from_the_start():
 def test_every_page_is_in_the_navigation():
     configuration = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     assert all(f": {page.name}\n" in configuration for page in PAGES if page.parent.name == "docs")
+
+
+def test_every_public_name_is_in_the_api():
+    """In the table at the top of its page, and every name there is public."""
+    page = (ROOT / "docs/api.md").read_text(encoding="utf-8").split("## Shared types")[0]
+    cells = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `")]
+    assert sorted(re.findall(r"`(\w+)`", " ".join(cells))) == sorted(highway_rl.__all__)
