@@ -1,4 +1,4 @@
-"""The ring against a plain list, and observations as bytes."""
+"""The ring against a plain list."""
 
 import dataclasses
 
@@ -8,47 +8,6 @@ import numpy as np
 import pytest
 
 from highway_rl.data import ring as stores
-from highway_rl.data.codec import codec
-from highway_rl.data.packing import packing
-from highway_rl.envs import make
-
-
-@pytest.mark.parametrize(
-    "spec",
-    [
-        jax.ShapeDtypeStruct((7,), bool),
-        jax.ShapeDtypeStruct((3, 2), jnp.float32),
-        jax.ShapeDtypeStruct((), jnp.int32),
-        {"board": jax.ShapeDtypeStruct((10, 10, 4), bool), "extra": jax.ShapeDtypeStruct((5,), bool)},
-        (
-            jax.ShapeDtypeStruct((4,), jnp.uint8),
-            jax.ShapeDtypeStruct((9,), bool),
-            jax.ShapeDtypeStruct((2,), jnp.float32),
-        ),
-    ],
-)
-def test_observations_survive_as_bytes(spec):
-    rng = np.random.default_rng(0)
-
-    def draw(leaf):
-        if leaf.dtype == bool:
-            return jnp.asarray(rng.random(leaf.shape) < 0.5)
-        return jnp.asarray(rng.normal(size=leaf.shape) * 100).astype(leaf.dtype)
-
-    obs = jax.tree.map(draw, spec)
-    coded = codec(spec)
-    row = coded.encode(obs)
-    assert row.shape == (coded.width,)
-    assert row.dtype == jnp.uint8
-    back = coded.decode(row)
-    assert jax.tree.structure(back) == jax.tree.structure(obs)
-    for a, b in zip(jax.tree.leaves(obs), jax.tree.leaves(back), strict=True):
-        np.testing.assert_array_equal(a, b)
-
-
-def test_binary_boards_take_a_bit_a_cell():
-    assert codec(make("minatar/breakout").spec.observation).width == 50
-    assert codec(make("minatar/breakout", delay="end").spec.observation).width == 58
 
 
 def block(rng, count, start):
@@ -124,12 +83,3 @@ def test_paths_are_cut_where_the_next_row_was_not_acted_on():
     data = stores.trajectory(dataclasses.replace(rows, real=real, terminated=terminated), 0.9)
     np.testing.assert_array_equal(np.asarray(data.last)[real], [False, True, True, True])
     np.testing.assert_allclose(data.discount, [0.9, 0.9, 0.9, 0.0, 0.9, 0.9], rtol=1e-6)
-
-
-def test_packing_is_lossless():
-    state, _ = jax.vmap(make("minatar/seaquest", delay="end").reset)(jax.random.split(jax.random.key(0), 3))
-    words = packing(state)
-    back = words.unpack(words.pack(state))
-    for a, b in zip(jax.tree.leaves(state), jax.tree.leaves(back), strict=True):
-        assert a.dtype == b.dtype
-        np.testing.assert_array_equal(a, b)

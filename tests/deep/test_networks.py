@@ -1,4 +1,4 @@
-"""The form of a network that a GPU uses for a whole store is the same function."""
+"""Networks by name, the calm one, and the form for a whole store that a GPU uses: the same function."""
 
 import equinox as eqx
 import jax
@@ -6,8 +6,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from highway_rl.deep.networks import BoardNetwork, SmallBoards, unrolled
-from highway_rl.types import Env
+from highway_rl.core import targets
+from highway_rl.deep import loop, networks
+from highway_rl.deep.dqn import DQN
+from highway_rl.deep.networks import NETWORKS, BoardNetwork, SmallBoards, register_network, unrolled
+from highway_rl.deep.refresh import make_agent
+from highway_rl.deep.schedule import Schedule
+from highway_rl.envs import probes
+from highway_rl.types import Spec
 
 SHAPES = [
     # board, filters, other features, hidden layers
@@ -22,8 +28,7 @@ SHAPES = [
 def made(board, filters, others, hidden):
     """A network with random biases, and 20 observations for it."""
     shapes = [jax.ShapeDtypeStruct(board, bool)] + [jax.ShapeDtypeStruct((others,), bool)] * bool(others)
-    env = Env("board", 5, shapes, None, None)
-    net = BoardNetwork(env, jax.random.key(0), filters=(filters,), hidden=hidden)
+    net = BoardNetwork(Spec("board", shapes, 5), jax.random.key(0), filters=(filters,), hidden=hidden)
     rng = np.random.default_rng(0)
     net = jax.tree.map(lambda x: x + 0.1 * rng.normal(size=x.shape).astype(np.float32), net)
     return net, [jnp.asarray(rng.random((20, *s.shape)) < 0.3) for s in shapes]
@@ -53,7 +58,95 @@ def test_unrolled_is_the_librarys_convolution():
 
 
 def test_large_boards_and_deep_networks_stay_as_they_are():
-    env = Env("board", 5, [jax.ShapeDtypeStruct((20, 20, 1), bool)], None, None)
-    net = BoardNetwork(env, jax.random.key(0))
+    net = BoardNetwork(Spec("board", [jax.ShapeDtypeStruct((20, 20, 1), bool)], 5), jax.random.key(0))
     assert net.prepared() is net
     assert eqx.tree_equal(net.prepared(), net)
+
+
+SPECS = {
+    "board": Spec("board", jax.ShapeDtypeStruct((6, 6, 2), bool), 3),
+    "flat": Spec("flat", jax.ShapeDtypeStruct((9,), jnp.float32), 3),
+}
+
+
+def some(spec):
+    """Four observations with few zeros."""
+    return jnp.asarray(np.random.default_rng(1).random((4, *spec.observation.shape)) > 0.3, spec.observation.dtype)
+
+
+@pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
+@pytest.mark.parametrize("dueling", [False, True])
+def test_calm_is_auto_with_a_hundredth_of_its_last_weights(spec, dueling, monkeypatch):
+    """Biases are zero at first, so its values are a hundredth of auto's; all layers before the head are the same."""
+    if dueling:
+        whole = {"board": "dueling-minatar", "flat": "dueling-mlp"}[spec.name]
+        monkeypatch.setattr(networks, "auto", NETWORKS.find(whole))
+    key, obs = jax.random.key(4), some(spec)
+    usual, calm = networks.auto(spec, key), networks.calm(spec, key)
+    assert isinstance(calm.head, networks.Dueling) == dueling
+    wanted = jax.vmap(usual)(obs)
+    assert np.abs(wanted).max() > 0.1
+    np.testing.assert_allclose(jax.vmap(calm)(obs), wanted / 100, rtol=1e-4, atol=1e-6)
+    without = lambda net: eqx.tree_at(lambda n: n.head, net, None)  # noqa: E731
+    assert eqx.tree_equal(without(usual), without(calm))
+    back = jax.tree.map(lambda x: x * 100, calm.head)
+    assert eqx.tree_equal(back, usual.head, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", NETWORKS.known)
+def test_networks_by_name(name):
+    """Each gives a finite value an action, from a spec alone."""
+    flat = "mlp" in name
+    shape = (84, 84, 1) if name == "nature" else (6, 6, 2)
+    spec = SPECS["flat"] if flat else Spec("board", jax.ShapeDtypeStruct(shape, bool), 3)
+    net = NETWORKS.find(name)(spec, jax.random.key(0))
+    q = net(jnp.ones(spec.observation.shape, spec.observation.dtype))
+    assert q.shape == (3,)
+    assert np.isfinite(q).all()
+    assert isinstance(net.head, networks.Dueling) == name.startswith("dueling")
+
+
+def test_auto_looks_at_what_there_is():
+    kinds = {(9,): "FlatNetwork", (2, 6, 1): "FlatNetwork", (6, 6, 2): "BoardNetwork", (84, 84, 1): "BoardNetwork"}
+    for shape, kind in kinds.items():
+        net = networks.auto(Spec("x", jax.ShapeDtypeStruct(shape, bool), 2), jax.random.key(0))
+        assert type(net).__name__ == kind
+        assert kind == "FlatNetwork" or len(net.convolutions) == (3 if shape[0] == 84 else 1)
+
+
+def test_boards_that_do_not_fit():
+    with pytest.raises(ValueError, match="shows 0 boards: give"):
+        networks.minatar(SPECS["flat"], jax.random.key(0))
+    with pytest.raises(ValueError, match="too small for windows of"):
+        networks.nature(SPECS["board"], jax.random.key(0))
+
+
+def mine(spec, key):
+    return eqx.nn.MLP(spec.observation.shape[0], spec.num_actions, 16, 1, key=key)
+
+
+def test_a_network_of_ones_own():
+    env, plan = probes.two_steps(), Schedule(steps=600, capacity=400, start=100, refresh=100)
+    agent = make_agent(DQN(network=mine, rule=targets.soft_highway()), env.spec)
+    run, _ = jax.jit(lambda key: loop.train(env, agent, plan, key))(jax.random.key(0))
+    assert np.isfinite(run.learning.params.small).all()
+    assert not np.array_equal(run.learning.params.small, agent.init(jax.random.key(0)).params.small)
+
+
+def test_ones_own_by_name():
+    try:
+        assert register_network("test-mine", mine) is mine
+        assert NETWORKS.find("test-mine") is mine
+        assert "test-mine" in NETWORKS.names()
+        assert register_network("test-mine", networks.mlp) is NETWORKS.find("test-mine")  # one's own may change
+    finally:
+        NETWORKS.known.pop("test-mine", None)
+        NETWORKS.added.pop("test-mine", None)
+
+
+def test_names_that_are_taken_or_unknown():
+    with pytest.raises(ValueError, match="network 'calm' is built in: give yours another name"):
+        register_network("calm", mine)
+    assert NETWORKS.find("calm") is networks.calm
+    with pytest.raises(ValueError, match=r"minatra.*minatar"):
+        NETWORKS.find("minatra")

@@ -1,0 +1,137 @@
+"""A refresh as the loop asks for it: batches of real rows with their targets, by each kind of bootstrap."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from highway_rl.core import targets
+from highway_rl.core.bootstrap import Double, EpsilonGreedy, greedy
+from highway_rl.data import ring
+from highway_rl.data.codec import codec
+from highway_rl.deep import dqn, networks
+from highway_rl.deep.dqn import DQN
+from highway_rl.deep.refresh import make_agent
+from highway_rl.types import Spec
+
+SPEC = Spec("stub", jax.ShapeDtypeStruct((7,), jnp.float32), 3)
+ACTION, REWARD = np.array([2, 0, 1, 1, 0]), np.array([0.5, -1.0, 2.0, 0.25, 3.0])
+TERMINATED = np.array([False, False, True, False, False])
+RULES = {
+    "greedy": targets.q_learning(),
+    "epsilon-greedy": targets.q_learning(bootstrap=EpsilonGreedy()),
+    "double": targets.q_learning(bootstrap=Double()),
+}
+SHAPE = (6, 2)
+
+
+def tiny(spec, key):
+    return networks.FlatNetwork(spec, key, hidden=(8,))
+
+
+AGENT = DQN(rule=tuple(RULES.values()), network=tiny, discount=0.8, epsilon_steps=100.0, batch_size=16)
+
+
+def observation(number):
+    return jnp.eye(7, dtype=jnp.float32)[number]
+
+
+def store():
+    """Five steps whose observations are 0 … 4, each followed by the next, the fourth cut with 6 as its last one."""
+    encode = codec(SPEC.observation).encode
+    coded = lambda *numbers: jnp.stack([encode(observation(n)) for n in numbers])  # noqa: E731
+    rows = ring.Rows(
+        coded(0, 1, 2, 3, 4),
+        jnp.asarray(ACTION, jnp.int32),
+        jnp.asarray(REWARD, jnp.float32),
+        jnp.asarray(TERMINATED),
+        jnp.ones(5, jnp.float32),
+        jnp.zeros(5, jnp.int32),
+        jnp.arange(5, dtype=jnp.int32),
+        jnp.ones(5, bool),
+    )
+    cut = jnp.arange(5) == 3
+    filled = ring.add(ring.empty(9, coded(0)[0]), rows, cut, coded(1, 2, 3, 6, 5), coded(5)[0])
+    return jax.tree.map(lambda x: x[None], filled)
+
+
+FOLLOWS = np.array([1, 2, 3, 6, 5])
+
+
+@pytest.fixture(scope="module")
+def refreshed():
+    """(rule, step) → the learning after, the batches, and the values of the newer and the older networks."""
+    with jax.enable_x64(False), jax.numpy_dtype_promotion("standard"):
+        learning = dqn.start(AGENT, SPEC, jax.random.key(0))
+        learning = learning._replace(older=dqn.start(AGENT, SPEC, jax.random.key(9)).params)
+        tables = [
+            np.asarray(dqn.q_values(AGENT, SPEC, p, jnp.eye(7)), np.float64) for p in (learning.params, learning.older)
+        ]
+        kept, keys = store(), jax.random.split(jax.random.key(3), 3)
+
+        @jax.jit
+        def go(which, step):
+            agent = make_agent(dataclasses.replace(AGENT, which=which), SPEC)
+            return agent.refresh(learning, kept, step, keys, SHAPE)
+
+    return learning, go, *tables
+
+
+def value(bootstrap, epsilon, newer, older):
+    """What a return ends in, at every observation."""
+    if bootstrap == "double":
+        return older[np.arange(7), newer.argmax(axis=1)]
+    if bootstrap == "epsilon-greedy":
+        return (1 - epsilon) * newer.max(axis=1) + epsilon * newer.mean(axis=1)
+    return newer.max(axis=1)
+
+
+@pytest.mark.parametrize("bootstrap", RULES)
+@pytest.mark.parametrize(("step", "epsilon"), [(0, 1.0), (40, 0.64), (500, 0.1)])
+def test_targets_in_batches(refreshed, bootstrap, step, epsilon):
+    """r + γV(s') for every row drawn, with the agent's ε at that step, the newer networks' choices, the older prices.
+    Three rules with three bootstraps are one agent."""
+    learning, go, newer, older = refreshed
+    after, batches, _ = go(list(RULES).index(bootstrap), jnp.int32(step))
+    following = np.where(TERMINATED, 0.0, value(bootstrap, epsilon, newer, older)[FOLLOWS])
+    expected = REWARD + 0.8 * following
+    seen = np.asarray(jax.vmap(jax.vmap(jax.vmap(codec(SPEC.observation).decode)))(batches.obs))
+    row = seen.argmax(axis=-1)
+    assert row.shape == (*SHAPE, 16)
+    assert set(row.reshape(-1)) == {0, 1, 2, 3, 4}  # all that is real, and nothing else
+    np.testing.assert_array_equal(batches.taken, ACTION[row])
+    np.testing.assert_allclose(batches.target, expected[row], rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(after.older.small, learning.params.small)
+    np.testing.assert_array_equal(after.params.small, learning.params.small)
+
+
+def test_the_bootstraps_differ(refreshed):
+    """Where they would agree the comparison could not fail."""
+    _, _, newer, older = refreshed
+    found = [value(name, 0.64, newer, older)[FOLLOWS] for name in RULES]
+    for one, other in ((0, 1), (0, 2), (1, 2)):
+        assert np.abs(found[one] - found[other]).max() > 0.1
+
+
+def test_without_a_rule_that_doubles_no_older_networks_are_kept():
+    agent = DQN(rule=targets.q_learning(), network=tiny)
+    assert dqn.start(agent, SPEC, jax.random.key(0)).older is None
+    assert dqn.start(AGENT, SPEC, jax.random.key(0)).older is not None
+
+
+def test_a_rule_doubles_also_inside_a_mixture():
+    """Q(σ) whose target policy is chosen by the newer networks."""
+    assert dqn.doubles(targets.q_sigma(0.5, Double()))
+    assert not dqn.doubles(targets.q_sigma(0.5, greedy))
+    assert not dqn.doubles(targets.q_learning(bootstrap=EpsilonGreedy()))
+
+
+def test_a_spec_is_enough():
+    """Networks, their values and their choices need no environment."""
+    learning = dqn.start(AGENT, SPEC, jax.random.key(0))
+    q = dqn.q_values(AGENT, SPEC, learning.params, jnp.eye(7))
+    assert q.shape == (7, 3)
+    np.testing.assert_array_equal(dqn.act(AGENT, SPEC, learning, jnp.eye(7)), np.argmax(q, axis=1))
+    np.testing.assert_allclose(dqn.prepared(AGENT, SPEC, learning.params)(jnp.eye(7)), q, rtol=1e-6)
