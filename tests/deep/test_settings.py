@@ -27,6 +27,8 @@ def tiny(spec, key):
         ({"network": "mlp"}, "network='mlp': give a function"),
         ({"optimizer": None}, "optimizer=None: give a function"),
         ({"rule": ()}, "rule is an empty tuple: give at least one"),
+        ({"rule": 3}, "rule=3: give a TargetRule"),
+        ({"rule": (targets.retrace(), None)}, "rule=None: give a TargetRule"),
         ({"loss": "l1"}, "loss='l1'.*huber"),
         ({"discount": 1.5}, "discount=1.5: give"),
         ({"learning_rate": 0.0}, "learning_rate=0.0: give"),

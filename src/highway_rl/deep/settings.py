@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import jax
 
 from highway_rl import checks
+from highway_rl.core.targets import TargetRule
 from highway_rl.types import Spec
 
 if TYPE_CHECKING:
@@ -28,6 +29,9 @@ def check_agent(agent: DQN) -> None:
     checks.choice("loss", agent.loss, ("huber", "squared"))
     if not agent.rules:
         raise ValueError("rule is an empty tuple: give at least one target rule")
+    for rule in agent.rules:
+        if not isinstance(rule, TargetRule):
+            raise checks.refusal("rule", rule, "a TargetRule, such as highway_rl.soft_highway(), or a tuple of them")
     count = len(agent.rules)
     checks.numbers(
         "which", agent.which, lambda x: (x >= 0) & (x < count), f"from 0 to {count - 1}, the rule that counts"
