@@ -183,6 +183,9 @@ def _split(wanted: text.Wanted) -> tuple[Settings, Settings]:
     options = options_of(wanted.algo)
     mine = {name: value for name, value in wanted.options.items() if name in options}
     rest = {name: value for name, value in wanted.options.items() if name not in options}
+    for name, value in mine.items():
+        if isinstance(value, tuple | list) and isinstance(options[name], int | float):
+            raise checks.refusal(name, value, f"one value; a list in brackets sweeps: {name}=[…]")
     return mine, _known(wanted.algo, rest, options)
 
 
