@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import jax
+
 from highway_rl.experiments.base import Row
 from highway_rl.runs import Config, fit
 
@@ -17,7 +19,8 @@ def rows_of_runs(config: Config) -> Iterator[Row]:
     def keep(news: dict[str, Any]) -> None:
         last.update({(row["algo"], row["seed"]): row for row in news.get("rows", ())})
 
-    trained = fit(config, report=keep)
+    with jax.enable_x64(False), jax.numpy_dtype_promotion("standard"):  # as deep agents run, whoever asks
+        trained = fit(config, report=keep)
     tested = {(row["algo"], row["seed"], row["epsilon"] > 0): row for row in trained.scores}
     for label, seed in trained.setup.labels:
         end = last[label, seed]
