@@ -45,33 +45,33 @@ def test_list_names_every_experiment_and_environment(capsys):
         (["solve", "taxi", "--method", "magic"], "choose from highway, value-iteration"),
         (["solve", "taxi", "--tol", "1e-30"], "ask for tol >="),
         (["solve", "taxi", "--tol", "0"], "tol=0.0"),
-        (["solve", "taxi", "--discount", "1.5"], "discount is 1.5: it must be in [0, 1]"),
+        (["solve", "taxi", "--discount", "1.5"], "discount is 1.5: give a number in [0, 1]"),
         (["solve", "chain", "--set", "length"], "write it as name=value"),
         (["solve", "chain", "--set", "size=3"], "chain has no option 'size'"),
-        (["solve", "chain", "--set", "length=0"], "length is 0"),
+        (["solve", "chain", "--set", "length=0"], "length=0: give"),
         (["solve", "chain", "--set", "discount=high"], "discount has dtype"),
         (["solve", "chain", "--set", "discount=None"], "discount has dtype"),
         (["solve", "frozen-lake", "--set", "map_name=lake"], "FrozenLake refuses map_name='lake'"),
         (["solve", "frozen-lake", "--set", "desc=5"], "FrozenLake refuses desc=5"),
-        (["solve", "chain", "--save", "solution.txt"], "--save solution.txt: the name must end in .npz"),
-        (["solve", "chain", "--save", "."], "must end in .npz"),
+        (["solve", "chain", "--save", "solution.txt"], "--save solution.txt: give a name that ends in .npz"),
+        (["solve", "chain", "--save", "."], "give a name that ends in .npz"),
         (["solve", "CartPole-v1"], "no transition table"),
         (["solve", "NoSuchThing-v1"], "NoSuchThing"),
         (["solve", "missing.npz"], "missing.npz"),
-        (["solve", "chain", "--reward", "r.npy"], "--reward goes with a file"),
+        (["solve", "chain", "--reward", "r.npy"], "leave out --reward"),
         (["solve", "chain", "maze"], "one environment, or one file per action"),
         (["run", "toy-delayed", "--scale", "huge"], "invalid choice 'huge'"),
         (["run", "toy-delayed", "--workers", "0"], "workers=0: give a whole number >= 1"),
-        (["learn", "trace-back", "--set", "delay=2"], "delay is 2"),
-        (["learn", "choice", "--set", "depth=2"], "choice has no option 'depth': it takes delay, width"),
+        (["learn", "trace-back", "--set", "delay=2"], "delay=2: give"),
+        (["learn", "choice", "--set", "depth=2"], "choice has no option 'depth': choose from delay, width"),
         (["learn", "trace-back", "--epsilon", "1.5"], "epsilon=1.5: give a number in [0, 1]"),
         (["learn", "trace-back", "--method", "magic"], "unknown method 'magic': choose from highway-q-learning"),
         (["learn", "trace-back", "--seed", "99999999999999999999"], "seed=99999999999999999999: give a whole number"),
         (["learn", "trace-back", "--episodes", "-5"], "episodes=-5: give a whole number >= 1"),
-        (["learn", "choice", "--set", "noise=0.5"], "noise is 0.5; allowed: 2 numbers"),
+        (["learn", "choice", "--set", "noise=0.5"], "noise=0.5: give 2 numbers"),
         (["learn", "nothing"], "unknown task 'nothing': choose from trace-back, choice"),
-        (["learn", "CartPole-v1"], "'CartPole-v1' has observation float32 with no number of states; allowed"),
-        (["learn", "minatar/breakout"], "'minatar/breakout' has observation bool with no number of states; allowed"),
+        (["learn", "CartPole-v1"], "'CartPole-v1' has observation float32 with no number of states: give"),
+        (["learn", "minatar/breakout"], "'minatar/breakout' has observation bool with no number of states: give"),
         (["learn", "NoSuchThing-v1"], "NoSuchThing"),
         (["learn", "trace-back", "--seeds", "0"], "seeds=0"),
     ],
@@ -98,7 +98,7 @@ def test_run_plot_and_check_agree_on_the_files(capsys, tmp_path):
     capsys.readouterr()
     main(["check", "--out", out, "--json"])
     claims = json.loads(capsys.readouterr().out)
-    assert [c["id"] for c in claims] == list(range(1, 19))
+    assert [c["id"] for c in claims][:18] == list(range(1, 19))
     assert all(set(c) == {"id", "statement", "value", "verdict"} for c in claims)
     verdicts = {c["id"]: c["verdict"] for c in claims}
     assert [verdicts[i] for i in range(1, 7)] == ["holds"] * 5 + ["partly"]
@@ -194,7 +194,7 @@ def test_watch_films_a_game_and_play_needs_a_terminal(capsys, tmp_path):
     assert "film:" in capsys.readouterr().out
     assert "needs a terminal" in fails(capsys, "play", "breakout")
     assert "game" in fails(capsys, "watch", "pong", "--out", str(tmp_path / "b.gif"))
-    assert "not a table" in fails(capsys, "solve", "minatar/breakout")
+    assert "is an environment to learn, not a model to solve" in fails(capsys, "solve", "minatar/breakout")
 
 
 def test_games_by_name():

@@ -109,7 +109,8 @@ def environment(name: str, options: tuple[str, ...]) -> Any:
         return envs.make_task(name, **chosen)
     if name in envs.names():
         made = envs.make(name, **chosen)
-        return Outside(name, getattr(made, "observation", made))
+        spec = getattr(made, "spec", None)
+        return Outside(name, getattr(spec, "observation", made))
     import gymnasium
 
     try:

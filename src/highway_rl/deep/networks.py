@@ -21,6 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
+from highway_rl import checks
 from highway_rl.registry import Registry
 from highway_rl.types import Spec
 
@@ -286,4 +287,6 @@ NETWORKS: Registry[MakeNetwork] = Registry(
 
 def register_network(name: str, make: MakeNetwork) -> MakeNetwork:
     """Makes `network=name` mean what `make(spec, key)` returns."""
+    if not callable(make):
+        raise checks.refusal("make", make, "a function of (spec, key) that makes a network")
     return NETWORKS.add(name, make)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import optax
 
+from highway_rl import checks
 from highway_rl.registry import Registry
 
 MakeOptimizer = Callable[[], optax.GradientTransformation]
@@ -34,4 +35,6 @@ OPTIMIZERS: Registry[MakeOptimizer] = Registry(
 
 def register_optimizer(name: str, make: MakeOptimizer) -> MakeOptimizer:
     """Makes `optimizer=name` mean the Optax optimiser that `make()` returns, for a step size of one."""
+    if not callable(make):
+        raise checks.refusal("make", make, "a function that makes an Optax optimiser of step size one")
     return OPTIMIZERS.add(name, make)
