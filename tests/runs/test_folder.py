@@ -103,7 +103,7 @@ def test_no_config_at_all(tmp_path):
         with pytest.raises(ValueError, match=says):
             runs.read_config(tmp_path)
     (tmp_path / "config.json").write_text('{"format": 3}')
-    with pytest.raises(ValueError, match="has format 3: it needs a newer highway-rl"):
+    with pytest.raises(ValueError, match=r"has format 3: .* a newer highway-rl"):
         runs.read_config(tmp_path)
 
 
