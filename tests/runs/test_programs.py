@@ -5,10 +5,11 @@ import dataclasses
 
 import numpy as np
 import pytest
-from training import CONFIG, COUNTED, rows, until
+from training import CONFIG, COUNTED, after, program, rows, until
 
 from highway_rl import runs
 from highway_rl.core.bootstrap import Double
+from highway_rl.runs import checkpoint
 
 
 def programs(*algos: str, **config) -> list[list[str]]:
@@ -108,3 +109,37 @@ def test_a_run_does_not_depend_on_the_others(whole, tmp_path):
     for alone, among in zip(*found, strict=True):
         for name, value in alone.items():
             np.testing.assert_allclose(among[name], value, rtol=2e-3, atol=1e-5, err_msg=name)
+
+
+TWO = dataclasses.replace(COUNTED, algos=("dqn", "dqn:k=2"), seeds=1)
+
+
+def test_more_steps_go_on_with_every_program(breaks, tmp_path):
+    """Stopped in the first of two that had ended, neither has lost what it had, and no row stands twice."""
+    runs.fit(TWO, tmp_path)
+    longer = dataclasses.replace(TWO, steps=2_000)
+    stopped = runs.fit(longer, tmp_path, resume=True, should_stop=after(3))
+    assert (stopped.step, stopped.finished) == (1_300, False)
+    assert checkpoint.steps(program(tmp_path, 1)) == [1_000]
+    assert runs.fit(longer, tmp_path, resume=True).finished
+    assert rows(tmp_path) == {("dqn", "0"): until(2_000), ("dqn:k=2", "0"): until(2_000)}
+
+
+def test_what_came_after_rows_that_are_made_again_is_made_again(breaks, tmp_path):
+    runs.fit(dataclasses.replace(TWO, keep=3), tmp_path)
+    before = (tmp_path / "metrics.csv").read_text()
+    newest = sorted(program(tmp_path, 0).iterdir())[-1]
+    (newest / "manifest.json").write_text("{}")
+    with pytest.warns(UserWarning, match="made again"), pytest.warns(UserWarning, match="damaged"):
+        assert runs.fit(dataclasses.replace(TWO, keep=3), tmp_path, resume=True).finished
+    assert (tmp_path / "metrics.csv").read_text() == before
+
+
+def test_nothing_is_left_to_do_after_a_program_that_broke(breaks, tmp_path):
+    breaks[0, 0] = 350
+    runs.fit(dataclasses.replace(TWO, algos=("dqn", "dqn:k=2"), seed=0), tmp_path)
+    kept = {number: checkpoint.steps(program(tmp_path, number)) for number in (0, 1)}
+    before = (tmp_path / "metrics.csv").read_text()
+    runs.fit(TWO, tmp_path, resume=True)
+    assert {number: checkpoint.steps(program(tmp_path, number)) for number in (0, 1)} == kept
+    assert (tmp_path / "metrics.csv").read_text() == before

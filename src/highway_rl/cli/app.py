@@ -103,6 +103,11 @@ class Plot(Debug):
                 raise ValueError(f"{folder} is not there: give a training folder, or an experiment's name")
             print(f"figure: {draw(folder)}")
             return
+        if self.experiment not in base.experiments():
+            raise ValueError(
+                f"{self.experiment} is neither a folder nor an experiment: give a training folder, or one of"
+                f" {', '.join(base.experiments())}"
+            )
         experiment = base.find(self.experiment)
         stored = self.out / f"{experiment.name}.csv"
         rows, _ = base.read_rows(stored)

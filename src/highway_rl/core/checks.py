@@ -15,7 +15,7 @@ def check_depths(depths: tuple[int, ...]) -> None:
         raise ValueError("depths is empty: give at least one lookahead depth, such as (1,)")
     for n in depths:
         if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
-            raise ValueError(f"depth {n!r} is not a lookahead depth: give whole numbers >= 1, or TO_END")
+            raise ValueError(f"depth {n!r} is no lookahead depth: give whole numbers >= 1, or TO_END (in texts: end)")
     if len(set(depths)) != len(depths):
         raise checks.refusal("depths", depths, "each depth once")
 

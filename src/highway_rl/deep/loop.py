@@ -143,6 +143,12 @@ def draw(spec: Spec, agent: Agent, schedule: Schedule, key: PRNGKeyArray, number
     return Drawn(number, turns, steps, epsilon, keys[3:])
 
 
+def begin(agent: Agent, schedule: Schedule, run: Run, drawn: Drawn) -> tuple[PyTree, PyTree, PyTree]:
+    """The refresh: the agent as it goes into the period, a batch for every update of every turn, what is to be seen."""
+    shape = (schedule.turns, schedule.updates_per_turn)
+    return agent.refresh(run.learning, run.store, drawn.steps[0], drawn.keys, shape)
+
+
 class Happened(NamedTuple):
     """What one turn did in each environment. `best`: the action was the one the agent thinks best."""
 
@@ -165,7 +171,11 @@ class Made(NamedTuple):
 def turn(
     env: Env, agent: Agent, learning: PyTree, state: PyTree, drawn: Turn, batches: PyTree, updates: int
 ) -> tuple[PyTree, PyTree, Made]:
-    """Update (once for each batch), act, step. The action is chosen by the agent as it was before."""
+    """Update (once for each batch), act, step. The action is chosen by the agent as it was before.
+
+    The first update also says what is best here: one pass of a network can then see the batch and the observation to
+    act on, which comes coded as the batch is. Further updates get no observations beside theirs.
+    """
     encode = jax.vmap(codec(env.spec.observation).encode)
     here, loss = encode(state.obs), jnp.float32(0)
     if not updates:
@@ -185,8 +195,16 @@ def turn(
 
 def unpacked(made: Made, turns: int, envs: int) -> Happened:
     """What happened, [turn, env]."""
-    kinds = (jnp.int32, bool, bool, bool, jnp.float32, jnp.float32)  # of Happened, in its order
-    like: Any = Happened._make(jax.ShapeDtypeStruct((turns * envs,), kind) for kind in kinds)
+    word: Any = lambda kind: jax.ShapeDtypeStruct((turns * envs,), kind)  # noqa: E731
+    true_or_not, number = word(bool), word(jnp.float32)
+    like = Happened(
+        action=word(jnp.int32),
+        best=true_or_not,
+        terminated=true_or_not,
+        truncated=true_or_not,
+        reward=number,
+        loss=number,
+    )
     flat = packing(like).unpack((made.words.reshape(turns * envs, -1), []))
     return jax.tree.map(lambda x: x.reshape(turns, envs), flat)
 

@@ -70,7 +70,7 @@ def check_schedule(schedule: Schedule) -> None:
         raise checks.refusal(
             "steps",
             schedule.steps,
-            f"a multiple of refresh={period}, such as {near:,}, or a refresh that divides it (--setting refresh=…)",
+            f"a multiple of refresh={period}, such as {near}, or a refresh that divides it (--setting refresh=…)",
         )
     updates = schedule.num_envs * schedule.updates_per_step
     if abs(updates - round(updates)) > 1e-9 or updates < 1:

@@ -9,6 +9,8 @@ import dataclasses
 import itertools
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from highway_rl import checks, registry
 from highway_rl.deep.algorithms import ALGORITHMS, make_rule, options_of, with_bootstrap
 from highway_rl.deep.dqn import DQN
@@ -59,6 +61,8 @@ class Config:
     episodes: int = 100
 
     def __post_init__(self) -> None:
+        for name in ("env", "settings"):
+            object.__setattr__(self, name, {k: plain_value(k, v) for k, v in getattr(self, name).items()})
         if not isinstance(self.algos, tuple | list):
             object.__setattr__(self, "algos", (self.algos,))
         if isinstance(self.task, Env):
@@ -83,6 +87,19 @@ def _named(env: Env) -> str:
         ENVS.added[name] = MAIN  # no import brings an object back
         _GIVEN[name] = env
     return name
+
+
+def plain_value(name: str, value: Any) -> Any:
+    """A setting as a file holds it: a number, a word, a truth value, nothing, or a list of such."""
+    if isinstance(value, np.generic | np.ndarray) or hasattr(value, "__jax_array__") or hasattr(value, "device"):
+        value = np.asarray(value).tolist()
+    if isinstance(value, tuple | list):
+        return tuple(plain_value(name, one) for one in value)
+    if isinstance(value, range):
+        return (value.start, value.stop - 1)
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise checks.refusal(name, value, "a number, a word, True or False, or a list of them")
 
 
 class Run(NamedTuple):
@@ -113,8 +130,9 @@ class Setup(NamedTuple):
         return [(run.label, run.seed) for run in self.runs]
 
 
-def setup(config: Config) -> Setup:
-    """Checks a config and builds what it names; that the runs can begin is tried, without computing anything."""
+def setup(config: Config, *, to_train: bool = False) -> Setup:
+    """Checks a config and builds what it names; that runs can begin is tried, without computing anything. `to_train`
+    also asks whether they fit into memory."""
     for name in ("seeds", "keep", "episodes"):
         checks.whole(name, getattr(config, name), 1)
     checks.whole("seed", config.seed, 0)
@@ -124,7 +142,8 @@ def setup(config: Config) -> Setup:
         registry.bring(module)
     env = make_env(config.task, **config.env)
     kinds = expand(config, env)
-    check_memory(estimate(env, kinds, config.seeds))
+    if to_train:
+        check_memory(estimate(env, kinds, config.seeds))
     runs = [Run(label, config.seed + i, agent, times) for label, agent, times in kinds for i in range(config.seeds)]
     steps = runs[0].schedule.steps
     refresh = max(run.schedule.refresh for run in runs)

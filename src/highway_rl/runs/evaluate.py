@@ -35,6 +35,8 @@ def evaluate(
     checks.whole("seed", seed, 0)
     found: dict[int, list[dict[str, Any]]] = {}
     for program, networks in zip(s.programs, params, strict=True):
+        if networks is None:  # it has not begun
+            continue
         for epsilon, played in _both(program, networks, episodes, seed, max_steps):
             for i, ((label, which), number) in enumerate(zip(program.labels, program.numbers, strict=True)):
                 one = Played(*(x[i] for x in played))

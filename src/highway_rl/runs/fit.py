@@ -74,7 +74,7 @@ def fit(
     if resume and out is None:
         raise ValueError("out is None: give the folder of the run to resume")
     out = None if out is None else Path(out)
-    s = setup(config)
+    s = setup(config, to_train=True)
     to_write = out is not None and folder.check_folder(config, out, resume=resume)
     kinds = {id(run.agent): (run.label, run.agent, run.schedule) for run in s.runs}
     need = estimate(s.env, list(kinds.values()), config.seeds)
@@ -99,18 +99,19 @@ class _Training:
     ) -> None:
         self.s, self.out, self.report, self.should_stop, self.resume = s, out, report, should_stop, resume
         self.stopped: list[News] = []
+        self.ended_at = [0] * len(s.programs)  # the period at which each program ended; 0 before it has
         self.asked = False  # to stop
 
     def run(self, first: Any) -> Trained:
         """Trains every program to its end, or until somebody stops it."""
-        standings = self._standings() if self.resume else []
-        kept = standings[-1][1]["bytes"] if standings else None
+        begun = self._begun() if self.resume else []
+        kept = max((facts["metrics"]["bytes"] for _, facts in begun), default=None)
         rules = [rule for program in self.s.programs for rule in program.agent.rules]
         self.metrics = Metrics(self.out, rules, kept)
         params, step, last = [], 0, None
         try:
             for i, program in enumerate(self.s.programs):
-                standing = standings[i][0] if i < len(standings) else None
+                standing = self._standing(i, *begun[i]) if i < len(begun) else None
                 last, step = self._program(i, standing, first if i == 0 else None)
                 params.append(jax.device_get(last.learning.params))
                 ended = step >= program.schedule.steps or self._all_broken(program)
@@ -121,16 +122,27 @@ class _Training:
         self.report({"phase": "evaluating"})
         return self._evaluated(Trained(self.s, params, step, True, self.stopped, [], last, self.out))
 
-    def _standings(self) -> list[tuple[_Standing, dict[str, Any]]]:
-        """Where the programs stand that have begun: all but the last of them have come to their end."""
-        found: list[tuple[_Standing, dict[str, Any]]] = []
-        for number, program in enumerate(self.s.programs):
-            standing = self._restore(number)
-            found += [standing] if standing else []
-            if standing is None or standing[0].period < program.schedule.periods:
+    def _begun(self) -> list[tuple[Path, dict[str, Any]]]:
+        """The checkpoint to go on from, and its facts, of each program that has begun.
+
+        A program begins when the one before has ended, and its rows stand after the other's. Where that one has to go
+        back behind its end, its rows are made again, and so is all that came after.
+        """
+        found: list[tuple[Path, dict[str, Any]]] = []
+        for number in range(len(self.s.programs)):
+            checkpoint_and_facts = self._newest(number)
+            if checkpoint_and_facts is None:
                 break
-        for number in range(len(found), len(self.s.programs)):  # what came after rows that are made again
-            shutil.rmtree(self._checkpoints(number), ignore_errors=True)
+            found.append(checkpoint_and_facts)
+            self.ended_at[number] = int(checkpoint_and_facts[1]["ended_at"])
+            if not 0 < self.ended_at[number] <= int(checkpoint_and_facts[1]["period"]):
+                break
+        for number in range(len(found), len(self.s.programs)):
+            if checkpoint.steps(self._checkpoints(number)):
+                warnings.warn(
+                    f"{self._checkpoints(number)} came after rows that are made again: so is it", stacklevel=5
+                )
+                shutil.rmtree(self._checkpoints(number), ignore_errors=True)
         return found
 
     def _all_broken(self, program: Program) -> bool:
@@ -152,8 +164,14 @@ class _Training:
         period, learn_from, run, pending, stopped = standing or _Standing(0, 0, program.start()(), [], [])
         self.stopped += stopped
         step = first_step = period * refresh
-        if period >= periods:
+        if period >= periods or self._all_broken(program):
             return run, step
+        if program.schedule.steps <= program.schedule.start:
+            warnings.warn(
+                f"steps={program.schedule.steps} end before learning begins at start={program.schedule.start}: give"
+                " more steps, or a smaller start",
+                stacklevel=4,
+            )
         if go is None:
             self.report({"phase": "compiling", "program": number, "of": len(s.programs)})
             go = _compiled(program)
@@ -218,8 +236,11 @@ class _Training:
         program, config = self.s.programs[number], self.s.config
         step = period * program.schedule.refresh
         mine = [x for x in self.stopped if x["run"] in program.numbers]
+        if period == program.schedule.periods or self._all_broken(program):
+            self.ended_at[number] = period
         facts = {
             "period": period,
+            "ended_at": self.ended_at[number],
             "pending": [[x.tolist() for x in c[:5]] for c in pending],
             "stopped": mine,
             "config": folder.plain(config),
@@ -232,14 +253,10 @@ class _Training:
         except OSError as error:
             warnings.warn(f"no checkpoint at step {step}: {error}; the ones before are in place", stacklevel=2)
 
-    def _restore(self, number: int) -> tuple[_Standing, dict[str, Any]] | None:
-        """Where the newest sound checkpoint of a program stands, and the rows of metrics.csv that belong to it.
-
-        Who is broken the state says, and with what diagnostics the facts.
-        """
+    def _newest(self, number: int) -> tuple[Path, dict[str, Any]] | None:
+        """The newest sound checkpoint of a program whose rows are all there, and its facts; None if it has to begin."""
         assert self.out is not None
-        out, program, config = self.out, self.s.programs[number], self.s.config
-        where = self._checkpoints(number)
+        out, where = self.out, self._checkpoints(number)
         if number and not checkpoint.steps(where):
             return None  # its turn has not come yet
         try:
@@ -250,19 +267,23 @@ class _Training:
                     f"{error.unfit}, which every checkpoint counts on: put {out / 'metrics.csv'} back, or train again"
                     " into another --out"
                 ) from None
-            warnings.warn(f"{error}; beginning again at step 0, which makes the same run", stacklevel=5)
+            warnings.warn(f"{error}; beginning again at step 0, which makes the same run", stacklevel=6)
             return None
-        check_origin(facts, config, out)
-        loaded = checkpoint.load(path, saved(config, program.shapes()))
+        check_origin(facts, self.s.config, out)
+        return path, facts
+
+    def _standing(self, number: int, path: Path, facts: dict[str, Any]) -> _Standing:
+        """Where a checkpoint stands. Who is broken the state says, and with what diagnostics the facts."""
+        program, config = self.s.programs[number], self.s.config
+        run: loop.Run = checkpoint.load(path, saved(config, program.shapes()))
         period = int(facts["period"])
         pending = [loop.Curve._make([*map(np.asarray, c), None, None, None]) for c in facts["pending"]]
-        run: loop.Run = loaded
         told = {x["run"]: x["diagnostics"] for x in facts["stopped"]}
         broken = [(i, b) for i, b in enumerate(broken_at(run)) if b is not None]
         stopped = [stopped_run(program, i, b, told.get(program.numbers[i], {})) for i, b in broken]
         stopped = [x | {"checkpoint": self._witness(number, x["step"])} for x in stopped]
         if config.save_store:
-            return _Standing(period, 0, run, pending, stopped), facts["metrics"]
+            return _Standing(period, 0, run, pending, stopped)
         store = jax.vmap(lambda obs: loop.new_store(self.s.env.spec, program.schedule, obs))(run.env.obs)
         learn_from = period + math.ceil(program.schedule.start / program.schedule.refresh)
-        return _Standing(period, learn_from, run._replace(store=store), pending, stopped), facts["metrics"]
+        return _Standing(period, learn_from, run._replace(store=store), pending, stopped)

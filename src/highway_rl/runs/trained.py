@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
 from functools import cached_property
@@ -96,7 +97,7 @@ class TrainedAgent:
     def _batch(self, obs: Any) -> tuple[PyTree, bool]:
         """Observations with a first axis, and whether there was only one."""
         wanted, structure = jax.tree.flatten(self.spec.observation)
-        given, found = jax.tree.flatten(obs)
+        given, found = jax.tree.flatten(obs, is_leaf=lambda x: isinstance(x, list))
         given = given if bool(found == structure) else [obs]  # type: ignore[operator]
         shapes = [np.shape(x) for x in given]
         for lead in (0, 1):
@@ -119,6 +120,8 @@ def train(
     *,
     steps: int | None = None,
     seeds: int = 1,
+    seed: int = 0,
+    episodes: int = 100,
     out: Path | str | None = None,
     preset: str | None = None,
     env: dict[str, Any] | None = None,
@@ -130,7 +133,9 @@ def train(
     `settings` are the agent's and the schedule's (learning_rate, k, refresh, …), `env` the environment's options.
     With `out` everything is kept in that folder, where `highway_rl.load(out)` finds the agents again.
     """
-    config = Config(task, algo, seeds=seeds, steps=steps, preset=preset, env=env or {}, settings=settings)  # type: ignore[arg-type]
+    algos = (algo,) if isinstance(algo, str) else algo
+    options: dict[str, Any] = {"seeds": seeds, "seed": seed, "steps": steps, "preset": preset, "episodes": episodes}
+    config = Config(task, algos, env=env or {}, settings=settings, **options)
     return best(fit(config, out, report=report))
 
 
@@ -145,17 +150,26 @@ def load(path: Path | str, run: Any = None) -> TrainedAgent:
     """The agent in a training folder; of several the best by its greedy test episodes, or the one `run` names:
     its number, its text such as "dqn:k=2" (the best seed of it), or (text, seed)."""
     s, params, step, _ = load_all(Path(path))
-    return _pick(s, params, step, _scores(Path(path), s), run)
+    return _pick(s, params, step, _scores(Path(path), s), run)  # what has not begun has no score
 
 
 def load_all(out: Path) -> tuple[Setup, list[PyTree], int, dict[int, int]]:
-    """The newest sound networks of every program in a folder, how far they have come, and which runs broke when."""
+    """The newest sound networks of every program in a folder (None where one has not come to its first checkpoint), how
+    far those that have begun have come, and which runs broke when."""
     config = folder.read_config(out)
     s = setup(config)
-    params, steps = [], []
+    params: list[PyTree] = []
+    steps = []
     broken: dict[int, int] = {}
     for number, program in enumerate(s.programs):
-        where, facts = checkpoint.latest(out / "checkpoints" / f"program_{number}")
+        kept = out / "checkpoints" / f"program_{number}"
+        if number and not checkpoint.steps(kept):
+            params.append(None)
+            continue
+        try:
+            where, facts = checkpoint.latest(kept)
+        except checkpoint.Missing as error:
+            raise ValueError(f"{error}: train it with `highway-rl resume {out}`") from None
         check_origin(facts, config, out)
         run = checkpoint.load(where, saved(config, program.shapes()))
         params.append(run.learning.params)
@@ -168,6 +182,8 @@ def _pick(s: Setup, params: list[PyTree], step: int, scores: list[float | None],
     chosen = _number(s, scores, run)
     which, program = next((j, p) for j, p in enumerate(s.programs) if chosen in p.numbers)
     i = program.numbers.index(chosen)
+    if params[which] is None:
+        raise ValueError(f"{s.labels[chosen]} has no checkpoint yet: wait for it, or give another run")
     mine = jax.tree.map(lambda x: jnp.asarray(x[i]), params[which])
     own = {place: values[i] for place, values in program.own.items()}
     return TrainedAgent(s.config, s.env.spec, program.one(own), mine, *s.labels[chosen], step, scores[chosen])
@@ -192,15 +208,14 @@ def _number(s: Setup, scores: list[float | None], run: Any) -> int:
 def _scores(out: Path, s: Setup) -> list[float | None]:
     """The greedy score of each run; before there is one, the last of its training."""
     found: dict[tuple[str, int], float] = {}
-    try:
-        with (out / "metrics.csv").open(encoding="utf-8", newline="") as file:
-            for row in csv.DictReader(file):
-                if row["score"] not in ("", "nan", None):
-                    found[row["algo"], int(row["seed"])] = float(row["score"])
+    broken = (OSError, ValueError, KeyError, TypeError)  # files that a run in progress, or somebody, cut short
+    with contextlib.suppress(*broken), (out / "metrics.csv").open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            if row["score"] not in ("", "nan", None):
+                found[row["algo"], int(row["seed"])] = float(row["score"])
+    with contextlib.suppress(*broken):
         stored = json.loads((out / "evaluation.json").read_text(encoding="utf-8"))
         for row in stored["scores"]:
             if row.get("epsilon", 0.0) == 0.0 and row["score"] is not None:
                 found[row["algo"], row["seed"]] = row["score"]
-    except OSError:
-        pass
     return [found.get(label) for label in s.labels]
