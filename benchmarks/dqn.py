@@ -4,8 +4,8 @@
     python benchmarks/dqn.py --runs 1 60 --games breakout seaquest --algos dqn retrace
     python benchmarks/dqn.py --algos soft-highway-dqn:depths=1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,end dqn:k=4
 
-A period is timed after warming up, with the paper's settings: one environment, one update of 32 a step, a store of
-1e5 steps and a refresh every 1000.
+A period is timed after warming up. By default with preset explorer: one network, one environment, one update of 32 a
+step, a store of 1e5 steps and a refresh every 1000.
 """
 
 from __future__ import annotations
