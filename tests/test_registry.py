@@ -88,6 +88,7 @@ def test_registered_things_survive_the_process(tmp_path):
     assert command(tmp_path, "-m", "highway_rl", "plot", "run").returncode == 0  # needs no module
 
 
+@pytest.mark.full
 def test_module_and_name(tmp_path):
     """Nothing is registered: the names themselves say where things are."""
     (tmp_path / "mymodule.py").write_text(MINE)

@@ -79,7 +79,7 @@ main(sys.argv[2:])
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.full), signal.SIGTERM])
 def test_leaves_while_compiling(tmp_path, monkeypatch, number):
     """The compiler does not listen to Python's handlers; nothing is left behind."""
     monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR")  # so that it has to compile
@@ -102,6 +102,7 @@ def test_leaves_while_compiling(tmp_path, monkeypatch, number):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.full
 def test_stopped_while_training(tmp_path):
     """Ctrl-C once: one line, a checkpoint, 130; resumed, it comes to its end. Ctrl-C twice: it leaves at once."""
     words = ["late", "--algo", "dqn", "--steps", "20000000", "--json", "--episodes", "2", "--set", "length=5"]

@@ -2,15 +2,13 @@
 
 from pathlib import Path
 
-import jax
 import pytest
 
 from highway_rl.envs.tasks.late import KNOWN
-from highway_rl.experiments import claims, late_tasks
+from highway_rl.experiments import claims, deep, late_tasks
 from highway_rl.experiments.base import FAILS, HOLDS, PARTLY
-from highway_rl.experiments.deep import rows_of_runs
 from highway_rl.records.rows import read_rows
-from highway_rl.runs import Config, fit
+from highway_rl.runs import Config, Trained, fit
 
 RESULTS = Path(__file__).parents[2] / "results"
 ROWS, FACTS = read_rows(RESULTS / "late-tasks.csv")
@@ -47,11 +45,16 @@ def test_the_verdict_can_fail():
     assert late_tasks.general([{**row, "solved": False} for row in ROWS]).verdict == FAILS
 
 
-def test_rows_of_runs_are_those_of_the_training():
-    config = Config("harvest", ("dqn", "n-step-dqn:n=3"), steps=1_500, episodes=7)
-    with jax.enable_x64(False), jax.numpy_dtype_promotion("standard"):
-        rows = list(rows_of_runs(config))
-        trained = fit(config)
-    assert [row["algo"] for row in rows] == ["dqn", "n-step-dqn:n=3"]
-    greedy = [row["score"] for row in trained.scores if row["epsilon"] == 0]
-    assert [row["greedy"] for row in rows] == greedy
+def test_rows_of_runs_are_those_of_the_training(monkeypatch):
+    config = Config("harvest", ("dqn", "n-step-dqn:n=3"), seed=5, steps=1_500, episodes=7)
+    made: list[Trained] = []
+
+    def kept(*args, **options):
+        made.append(fit(*args, **options))
+        return made[0]
+
+    monkeypatch.setattr(deep, "fit", kept)
+    rows = list(deep.rows_of_runs(config))
+    assert [(row["algo"], row["seed"]) for row in rows] == [("dqn", 5), ("n-step-dqn:n=3", 5)]
+    for share, name in ((False, "greedy"), (True, "exploring")):
+        assert [row[name] for row in rows] == [r["score"] for r in made[0].scores if (r["epsilon"] > 0) == share]

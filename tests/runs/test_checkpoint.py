@@ -17,7 +17,10 @@ from highway_rl import runs
 from highway_rl.runs import checkpoint
 
 
-@pytest.mark.parametrize("harm", ["truncate", "flip", "remove", "manifest", "bit"])
+@pytest.mark.parametrize(
+    "harm",
+    ["truncate", *(pytest.param(harm, marks=pytest.mark.full) for harm in ("flip", "remove", "manifest")), "bit"],
+)
 def test_damaged_newest_checkpoint(whole, tmp_path, harm):
     """The one before is used, with a warning that names the damaged one; the end is the same."""
     trained, out = whole

@@ -43,7 +43,9 @@ def test_stopped_and_resumed_is_the_same_run(whole, tmp_path):
     assert (tmp_path / "metrics.csv").read_bytes() == (out / "metrics.csv").read_bytes()
 
 
-@pytest.mark.parametrize("periods", [pytest.param(5, marks=pytest.mark.full), 12, 17])
+@pytest.mark.parametrize(
+    "periods", [pytest.param(5, marks=pytest.mark.full), 12, pytest.param(17, marks=pytest.mark.full)]
+)
 def test_stopped_and_resumed_across_programs(two, tmp_path, periods):
     """In the first program, at its very end, in the second: then to the end, as if nobody had stopped it."""
     trained, out = two
@@ -99,6 +101,7 @@ def test_killed_at_random_moments(whole, tmp_path, kills):
     assert (tmp_path / "metrics.csv").read_bytes() == (out / "metrics.csv").read_bytes()
 
 
+@pytest.mark.full
 def test_killed_in_the_second_program(two, tmp_path):
     """SIGKILL between two checkpoints of the second program; rows written after the last one are made again."""
     trained, out = two
