@@ -112,7 +112,7 @@ def test_memory_is_counted_before_anything_is_built(monkeypatch):
 
     huge = dataclasses.replace(COUNTED, seeds=100_000, settings=COUNTED.settings | {"capacity": 100_000})
     with pytest.raises(ValueError, match=r"need about .* GB of memory and .* GB are free: give fewer seeds"):
-        runs.setup(huge)
+        runs.setup(huge, to_train=True)
     monkeypatch.setattr(estimate, "free_memory", lambda: None)  # nobody says
     estimate.check_memory(estimate.Estimate(1e30, 1.0))
 

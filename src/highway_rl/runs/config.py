@@ -94,7 +94,7 @@ def plain_value(name: str, value: Any) -> Any:
     if isinstance(value, np.generic | np.ndarray) or hasattr(value, "__jax_array__") or hasattr(value, "device"):
         value = np.asarray(value).tolist()
     if isinstance(value, tuple | list):
-        return tuple(plain_value(name, one) for one in value)
+        return type(value)(plain_value(name, one) for one in value)
     if isinstance(value, range):
         return (value.start, value.stop - 1)
     if value is None or isinstance(value, bool | int | float | str):
