@@ -98,7 +98,9 @@ def test_leaves_while_compiling(tmp_path, monkeypatch, number):
         said = process.stderr.read()
     assert process.returncode == 128 + number
     assert took < 3
-    assert said == "highway-rl: interrupted while compiling\n"
+    lines = said.splitlines()
+    assert lines[-1] == "highway-rl: interrupted while compiling"
+    assert all("compiling; about" in line for line in lines[:-1])  # what it will take, where that is long
     assert not (tmp_path / "run").exists()
 
 

@@ -265,7 +265,7 @@ def test_lambda_return_weights_sum_to_one(depth, lam):
     ("build", "culprit"),
     [
         (lambda: Backup(()), "depths is empty"),
-        (lambda: Backup((0,)), "depth 0 is not"),
+        (lambda: Backup((0,)), "depth 0 is no lookahead depth"),
         (lambda: Backup((1, -2)), "depth -2"),
         (lambda: Backup((True,)), "depth True"),
         (lambda: Backup((2, 2)), "each depth once"),

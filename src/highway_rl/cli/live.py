@@ -30,7 +30,7 @@ class Live:
         elif "phase" in news:
             self.phase = news["phase"]
             self.progress.update(self.task, note=_expected(news))
-            if not self.live and "memory" in news:
+            if not self.live and news.get("seconds", 0) > 60:
                 print(f"highway-rl: {_expected(news)}", file=sys.stderr, flush=True)
         else:
             self._step(news)

@@ -72,7 +72,7 @@ def plot(rows: Rows, out: Path) -> list[Path]:
     for ax, task in zip(grid, tasks, strict=True):
         for i, algo in enumerate(ALGOS):
             found = select(rows, task=task, algo=algo)
-            up = i + np.linspace(-0.25, 0.25, len(found)) if len(found) > 1 else np.array([float(i)])
+            up = i + np.linspace(-0.25, 0.25, len(found)) * (len(found) > 1)
             ax.plot([row["way"] for row in found], spread.permutation(up), "o", ms=4, color=colour(algo), alpha=0.8)
             good, of = solved(rows, task, algo)
             ax.text(1.02, i, f"{good}/{of}", transform=ax.get_yaxis_transform(), va="center", fontsize=8)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -59,11 +60,10 @@ def _bytes(dtype: Any) -> int:
 def forward(agent: DQN, spec: Spec) -> float:
     """Multiplications and additions of one observation's way through one network."""
 
-    def run(key: jax.Array, obs: object) -> jax.Array:
-        return agent.network(spec, key)(obs)
-
+    shapes = eqx.filter_eval_shape(agent.network, spec, jax.random.key(0))
+    arrays, rest = eqx.partition(shapes, lambda x: isinstance(x, jax.ShapeDtypeStruct))
     try:
-        lowered = jax.jit(run).lower(jax.random.key(0), spec.observation)
+        lowered = jax.jit(lambda arrays, obs: eqx.combine(arrays, rest)(obs)).lower(arrays, spec.observation)
         found: Any = lowered.cost_analysis()
         return float((found[0] if isinstance(found, list) else found)["flops"])
     except (KeyError, TypeError, NotImplementedError, RuntimeError):  # a device that does not say
