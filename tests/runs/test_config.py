@@ -134,3 +134,11 @@ def test_the_estimate_of_memory_is_on_the_safe_side():
     assert estimate(s.env, kinds, 6).memory == pytest.approx(2 * need.memory)
     longer = [(label, agent, dataclasses.replace(times, steps=10 * times.steps)) for label, agent, times in kinds]
     assert estimate(s.env, longer, 3).seconds == pytest.approx(10 * need.seconds)
+
+
+def test_settings_are_plain_data():
+    found = runs.Config("late", settings={"k": np.int64(2), "discount": np.float32(0.5)}, env={"length": np.array(7)})
+    assert (found.settings, found.env) == ({"k": 2, "discount": 0.5}, {"length": 7})
+    assert [type(value) for value in (*found.settings.values(), *found.env.values())] == [int, float, int]
+    with pytest.raises(ValueError, match="give a number, a word"):
+        runs.Config("late", settings={"k": object()})

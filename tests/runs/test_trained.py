@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import re
+import shutil
 
 import numpy as np
 import pytest
@@ -136,3 +137,11 @@ def test_train_returns_the_best_agent(tmp_path):
     again = highway_rl.load(tmp_path / "a")
     assert (again.label, again.seed) == (agent.label, agent.seed)
     same(again.params, agent.params)
+
+
+def test_a_damaged_evaluation_leaves_the_scores_of_training(whole, tmp_path):
+    shutil.copytree(whole[1], tmp_path / "run")
+    (tmp_path / "run" / "evaluation.json").write_text('{"scores": [{"algo"')
+    agent = runs.load(tmp_path / "run")
+    assert agent.score is not None
+    assert (agent.label, agent.seed) in whole[0].setup.labels
