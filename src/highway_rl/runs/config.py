@@ -20,7 +20,7 @@ from highway_rl.deep.schedule import Schedule
 from highway_rl.deep.settings import check_run
 from highway_rl.envs.registry import ENVS, make_env, register_env
 from highway_rl.runs import text
-from highway_rl.runs.estimate import check_memory, estimate
+from highway_rl.runs.estimate import Estimate, check_memory, estimate
 from highway_rl.runs.presets import preset
 from highway_rl.runs.programs import Program, grouped
 from highway_rl.types import Env
@@ -112,7 +112,7 @@ class Run(NamedTuple):
 
 
 class Setup(NamedTuple):
-    """A config as the objects it names."""
+    """A config as the objects it names; `need` is what training them will take, where that was asked."""
 
     config: Config
     env: Env
@@ -120,6 +120,7 @@ class Setup(NamedTuple):
     programs: list[Program]
     report_every: int
     checkpoint_every: int
+    need: Estimate | None
 
     @property
     def steps(self) -> int:
@@ -142,8 +143,9 @@ def setup(config: Config, *, to_train: bool = False) -> Setup:
         registry.bring(module)
     env = make_env(config.task, **config.env)
     kinds = expand(config, env)
-    if to_train:
-        check_memory(estimate(env, kinds, config.seeds))
+    need = estimate(env, kinds, config.seeds) if to_train else None
+    if need is not None:
+        check_memory(need)
     runs = [Run(label, config.seed + i, agent, times) for label, agent, times in kinds for i in range(config.seeds)]
     steps = runs[0].schedule.steps
     refresh = max(run.schedule.refresh for run in runs)
@@ -151,7 +153,7 @@ def setup(config: Config, *, to_train: bool = False) -> Setup:
     for name, parts in (("report_every", 500), ("checkpoint_every", 10)):
         given = getattr(config, name)
         every[name] = max(refresh, steps // parts) if given is None else checks.whole(name, given, 1)
-    made = Setup(config, env, runs, grouped(env, runs), **every)
+    made = Setup(config, env, runs, grouped(env, runs), need=need, **every)
     for program in made.programs:
         program.shapes()
     return made

@@ -20,7 +20,6 @@ from highway_rl.deep.evaluation import by_algo
 from highway_rl.records.rows import write_text
 from highway_rl.runs import checkpoint, folder
 from highway_rl.runs.config import Config, Setup, setup
-from highway_rl.runs.estimate import estimate
 from highway_rl.runs.evaluate import as_json, evaluate
 from highway_rl.runs.metrics import Metrics, lost, rows_of
 from highway_rl.runs.outcome import News, broken_at, check_origin, saved, stopped_run
@@ -76,9 +75,7 @@ def fit(
     out = None if out is None else Path(out)
     s = setup(config, to_train=True)
     to_write = out is not None and folder.check_folder(config, out, resume=resume)
-    kinds = {id(run.agent): (run.label, run.agent, run.schedule) for run in s.runs}
-    need = estimate(s.env, list(kinds.values()), config.seeds)
-    report({"phase": "compiling", "memory": need.memory, "seconds": need.seconds})
+    report({"phase": "compiling"} | (s.need._asdict() if s.need is not None else {}))
     first = _compiled(s.programs[0]) if to_write else None  # what cannot be compiled leaves no folder behind
     with folder.locked(out) if out is not None else contextlib.nullcontext():
         if out is not None and folder.check_folder(config, out, resume=resume):  # again: time has passed
