@@ -11,7 +11,9 @@ step, a store of 1e5 steps and a refresh every 1000.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -61,6 +63,40 @@ def whole(env: Any, agent: Any, schedule: Any, runs: int, periods: int) -> dict[
     row = {"us": 1e6 * min(times[2:]) / schedule.refresh, "compile_s": compile_s, "GB": bytes_ / 1e9}
     held = jax.devices()[0].memory_stats() or {}  # the most this process ever held, earlier rows included; not on CPU
     return row | ({"peak_GB": held["peak_bytes_in_use"] / 1e9} if held else {})
+
+
+def kernels(env: Any, agent: Any, schedule: Any, runs: int, file: Path) -> None:
+    """Where the time of a period goes on a GPU: µs a step of each kernel, and how often it runs in a step."""
+    keys = jax.random.split(jax.random.key(0), runs)
+    made = make_agent(agent, env.spec)
+    state = jax.jit(jax.vmap(lambda k: loop.init(env, made, schedule, k)))(keys)
+    one = lambda r, first: loop.advance(env, make_agent(agent, env.spec), schedule, r, first, 1)  # noqa: E731
+    go = jax.jit(jax.vmap(one, in_axes=(0, None)), donate_argnums=0)
+    for period in range(2):
+        state, _ = jax.block_until_ready(go(state, jnp.int32(period)))
+    with tempfile.TemporaryDirectory() as folder:
+        with jax.profiler.trace(folder):
+            jax.block_until_ready(go(state, jnp.int32(2)))
+        (found,) = Path(folder).rglob("*.xplane.pb")
+        data = jax.profiler.ProfileData.from_file(str(found))
+    spent: dict[str, tuple[float, int]] = {}
+    first, last = float("inf"), 0.0
+    for plane in data.planes:
+        for line in plane.lines if plane.name.startswith("/device:GPU") else ():
+            if not line.name.startswith("Stream"):
+                continue
+            for event in line.events:
+                time_, count = spent.get(event.name, (0.0, 0))
+                spent[event.name] = time_ + event.duration_ns, count + 1
+                first, last = min(first, event.start_ns), max(last, event.start_ns + event.duration_ns)
+    steps = schedule.refresh
+    total = sum(time_ for time_, _ in spent.values())
+    text = f"{runs} runs, {env.spec.name}, k={agent.num_networks}, period of {steps} steps\n"
+    text += f"{(last - first) / 1e3 / steps:9.2f} us/step from first to last, {total / 1e3 / steps:9.2f} in kernels\n"
+    for name, (time_, count) in sorted(spent.items(), key=lambda x: -x[1][0])[:80]:
+        text += f"{time_ / 1e3 / steps:9.2f} us/step  x {count / steps:6.2f}  {name[:150]}\n"
+    with file.open("a") as out:
+        out.write(text)
 
 
 def parts(env: Any, agent: Any, schedule: Any, runs: int, steps: int = 1000) -> dict[str, float]:
@@ -113,9 +149,14 @@ def main() -> None:
     parser.add_argument("--games", nargs="+", default=["breakout"])
     parser.add_argument("--algos", nargs="+", default=["soft-highway-dqn"], metavar="NAME[:…]")
     parser.add_argument("--preset", default="explorer", help="explorer or paper")
+    parser.add_argument(
+        "--networks", nargs="+", type=int, default=[], metavar="K", help="how many: the preset's if none"
+    )
+    parser.add_argument("--bootstrap", help="greedy or epsilon-greedy: the preset's if none")
     parser.add_argument("--runs", nargs="+", type=int, default=[1])
     parser.add_argument("--delay", default="end", help="end, or none")
     parser.add_argument("--parts", action="store_true", help="also each part alone")
+    parser.add_argument("--kernels", type=Path, help="file that gets the time of each kernel on a GPU")
     parser.add_argument("--periods", type=int, default=3)
     parser.add_argument("--capacity", type=int, default=100_000)
     parser.add_argument("--out", type=Path, help="JSON to write, or to add to")
@@ -124,26 +165,24 @@ def main() -> None:
     print(f"jax {jax.__version__}, {device.device_kind}")
     rows = json.loads(args.out.read_text())["rows"] if args.out and args.out.exists() else []
     facts = provenance(benchmark="dqn")
-    for game in args.games:
+    bootstrap = {"bootstrap": args.bootstrap} if args.bootstrap else {}
+    cases = itertools.product(args.games, args.algos, [{"k": k} for k in args.networks] or [{}], args.runs)
+    for game, algo, networks, runs in cases:
         env = make_env(f"minatar/{game}", **({} if args.delay == "none" else {"delay": args.delay}))
-        for algo in args.algos:
-            agent, _ = build(Config(f"minatar/{game}", preset=args.preset), env, parse(algo)[0])
-            schedule = Schedule(steps=10_000, start=1_000, capacity=args.capacity)
-            for runs in args.runs:
-                row: dict[str, Any] = {
-                    "game": game,
-                    "delay": args.delay,
-                    "algo": algo,
-                    "preset": args.preset,
-                    "runs": runs,
-                }
-                row |= whole(env, agent, schedule, runs, args.periods)
-                if args.parts:
-                    row |= parts(env, agent, schedule, runs)
-                print("  ".join(f"{k} {v:.4g}" if isinstance(v, float) else f"{v}" for k, v in row.items()), flush=True)
-                rows.append({**row, "provenance": facts})
-                if args.out:
-                    args.out.write_text(json.dumps({"rows": rows}, indent=1) + "\n")
+        config = Config(f"minatar/{game}", preset=args.preset, settings=networks | bootstrap)
+        agent, _ = build(config, env, parse(algo)[0])
+        schedule = Schedule(steps=10_000, start=1_000, capacity=args.capacity)
+        row: dict[str, Any] = {"game": game, "delay": args.delay, "algo": algo, "preset": args.preset, "runs": runs}
+        row |= {"networks": agent.num_networks} | bootstrap
+        row |= whole(env, agent, schedule, runs, args.periods)
+        if args.parts:
+            row |= parts(env, agent, schedule, runs)
+        if args.kernels:
+            kernels(env, agent, schedule, runs, args.kernels)
+        print("  ".join(f"{k} {v:.4g}" if isinstance(v, float) else f"{v}" for k, v in row.items()), flush=True)
+        rows.append({**row, "provenance": facts})
+        if args.out:
+            args.out.write_text(json.dumps({"rows": rows}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

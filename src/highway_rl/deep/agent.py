@@ -11,13 +11,15 @@ from highway_rl.data.ring import Store
 
 
 class Agent(NamedTuple):
-    """`state` and `batch` are trees of arrays that only the agent itself looks into.
+    """`state` and `batches` are trees of arrays that only the agent itself looks into.
 
     init(key) → state
     act(state, obs[e]) → action[e]                             the actions it thinks best
-    learn(state, batch, here[e]) → (state, loss, action[e])    one update, and the best actions before it at the
-                                                               observations `here`, coded as the store keeps them;
-                                                               of several updates in a turn only the first has any
+    learn(state, batches, at, here[e]) → (state, loss, action[e])
+                                                               one update on batch `at`, (turn, update), and the best
+                                                               actions before it at the observations `here`, coded as
+                                                               the store keeps them; of several updates in a turn only
+                                                               the first has any
     refresh(state, store, step, keys[3], shape) → (state, batches[*shape], seen)
                                                                what to learn from until the next one, [turn, update],
                                                                and what there is to see: a record of numbers, `unseen`
@@ -27,7 +29,9 @@ class Agent(NamedTuple):
 
     init: Callable[[PRNGKeyArray], PyTree]
     act: Callable[[PyTree, PyTree], Int[Array, "e"]]
-    learn: Callable[[PyTree, PyTree, UInt8[Array, "e w"]], tuple[PyTree, Float[Array, ""], Int[Array, "e"]]]
+    learn: Callable[
+        [PyTree, PyTree, tuple[Any, Any], UInt8[Array, "e w"]], tuple[PyTree, Float[Array, ""], Int[Array, "e"]]
+    ]
     refresh: Callable[[PyTree, Store, Int[Array, ""], Key[Array, "3"], tuple[int, int]], tuple[PyTree, PyTree, PyTree]]
     epsilon: Callable[[Int[Array, "*n"]], Float[Array, "*n"]]
     unseen: Any

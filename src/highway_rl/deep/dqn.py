@@ -7,6 +7,7 @@ is refreshed: until the next refresh that network stands still, so a target writ
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -20,7 +21,7 @@ from highway_rl.core.backup import combine_returns
 from highway_rl.core.bootstrap import filled, maxmin
 from highway_rl.core.targets import TargetRule, Trajectory, sampled_returns, soft_highway
 from highway_rl.data.codec import codec, decoded
-from highway_rl.deep import networks
+from highway_rl.deep import fused, networks
 from highway_rl.deep.grouping import Group, combine_by_policy
 from highway_rl.deep.optimizers import MakeOptimizer, centred_rmsprop
 from highway_rl.deep.settings import check_agent, check_spec
@@ -178,12 +179,22 @@ def loss(agent: DQN, q: Float[Array, "b a"], action: Int[Array, "b"], target: Fl
 
 
 def learn(
-    agent: DQN, spec: Spec, learning: Learning, batch: Batch, here: UInt8[Array, "e w"]
+    agent: DQN, spec: Spec, learning: Learning, batches: Batch, at: tuple[Any, Any], here: UInt8[Array, "e w"]
 ) -> tuple[Learning, Float[Array, ""], Int[Array, "e"]]:
-    """One update on a batch, and the greedy actions at `here` before it: one pass of the network sees both."""
-    obs = decoded(codec(spec.observation), jnp.concatenate([here, batch.obs]))
-    learning, error, values = update(agent, spec, learning, batch.net, obs, batch.taken, batch.target)
-    return learning, error, best(values)
+    """One update on batch `at` of those drawn, and the greedy actions at `here` before it. On a GPU by few large
+    kernels, where they fit the agent."""
+
+    def plain(learning: Learning, batches: Batch, at: tuple[Any, Any], here: UInt8[Array, "e w"]) -> Any:
+        batch = jax.tree.map(lambda x: x[at], batches)
+        obs = decoded(codec(spec.observation), jnp.concatenate([here, batch.obs]))
+        learning, error, values = update(agent, spec, learning, batch.net, obs, batch.taken, batch.target)
+        return learning, error, best(values)
+
+    sizes = fused.fits(agent, spec, here.shape[0])
+    if sizes is None:
+        return plain(learning, batches, at, here)
+    kernels = functools.partial(fused.learn, agent, sizes)
+    return jax.lax.platform_dependent(learning, batches, at, here, cuda=kernels, default=plain)
 
 
 def update(

@@ -20,7 +20,7 @@ from highway_rl.data.packing import packing
 from highway_rl.data.ring import Rows, Store
 from highway_rl.deep.agent import Agent
 from highway_rl.deep.schedule import Schedule
-from highway_rl.envs.wrappers import auto_reset
+from highway_rl.envs.wrappers import AutoResetState, auto_reset
 from highway_rl.types import NEVER, Env, Spec
 
 
@@ -90,25 +90,29 @@ def _period(
 ) -> tuple[Run, Curve]:
     """Begin, turn after turn, finish; before learning begins there is no refresh and no update."""
     drawn = draw(env.spec, agent, schedule, run.key, number)
-    words = packing(run.env)  # a GPU pays for each array that a loop carries
+    words, coded = packing(run.env.inner), codec(env.spec.observation)  # a GPU pays for each array that a loop carries
+    place = words.pack(run.env.inner), jax.vmap(coded.encode)(run.env.obs)
 
-    def turns(learning: PyTree, packed: Any, batches: PyTree, updates: int) -> tuple[tuple[PyTree, Any], Made]:
-        def one(carry: tuple[PyTree, Any], x: tuple[Turn, PyTree]) -> tuple[tuple[PyTree, Any], Made]:
-            learning, state, made = turn(env, agent, carry[0], words.unpack(carry[1]), *x, updates)
-            return (learning, words.pack(state)), made
+    def turns(learning: PyTree, place: Any, batches: PyTree, updates: int) -> tuple[tuple[PyTree, Any], Made]:
+        def one(carry: tuple[PyTree, Any, Int[Array, ""]], drawn: Turn) -> tuple[tuple[PyTree, Any, Any], Made]:
+            learning, (inner, here), number = carry
+            at = (words.unpack(inner), here)
+            learning, (inner, here), made = turn(env, agent, learning, at, drawn, batches, number, updates)
+            return (learning, (words.pack(inner), here), number + 1), made
 
-        return jax.lax.scan(one, (learning, packed), (drawn.turns, batches))
+        (learning, place, _), made = jax.lax.scan(one, (learning, place, jnp.int32(0)), drawn.turns)
+        return (learning, place), made
 
-    def with_learning(run: Run, packed: Any) -> tuple[Any, Made, PyTree]:
-        shape = (schedule.turns, schedule.updates_per_turn)
-        learning, batches, seen = agent.refresh(run.learning, run.store, drawn.steps[0], drawn.keys, shape)
-        return *turns(learning, packed, batches, schedule.updates_per_turn), seen
+    def with_learning(run: Run, place: Any) -> tuple[Any, Made, PyTree]:
+        learning, batches, seen = begin(agent, schedule, run, drawn)
+        return *turns(learning, place, batches, schedule.updates_per_turn), seen
 
-    def without(run: Run, packed: Any) -> tuple[Any, Made, PyTree]:
-        return *turns(run.learning, packed, (), 0), agent.unseen
+    def without(run: Run, place: Any) -> tuple[Any, Made, PyTree]:
+        return *turns(run.learning, place, (), 0), agent.unseen
 
-    (learning, packed), made, seen = jax.lax.cond(learns, with_learning, without, run, words.pack(run.env))
-    return finish(env.spec, schedule, run, drawn, Played(learning, words.unpack(packed), made, seen))
+    (learning, (inner, here)), made, seen = jax.lax.cond(learns, with_learning, without, run, place)
+    state = AutoResetState(words.unpack(inner), jax.vmap(coded.decode)(here))
+    return finish(env.spec, schedule, run, drawn, Played(learning, state, made, seen))
 
 
 class Turn(NamedTuple):
@@ -169,28 +173,38 @@ class Made(NamedTuple):
 
 
 def turn(
-    env: Env, agent: Agent, learning: PyTree, state: PyTree, drawn: Turn, batches: PyTree, updates: int
-) -> tuple[PyTree, PyTree, Made]:
-    """Update (once for each batch), act, step. The action is chosen by the agent as it was before.
+    env: Env,
+    agent: Agent,
+    learning: PyTree,
+    place: tuple[PyTree, UInt8[Array, "env w"]],
+    drawn: Turn,
+    batches: PyTree,
+    number: Int[Array, ""],
+    updates: int,
+) -> tuple[PyTree, tuple[PyTree, UInt8[Array, "env w"]], Made]:
+    """Update (on each of its batches), act, step. The action is chosen by the agent as it was before.
 
+    `place` is where the environments are: their states, and the observations to act on, coded as the store keeps them.
     The first update also says what is best here: one pass of a network can then see the batch and the observation to
-    act on, which comes coded as the batch is. Further updates get no observations beside theirs.
+    act on. Further updates get no observations beside theirs.
     """
-    encode = jax.vmap(codec(env.spec.observation).encode)
-    here, loss = encode(state.obs), jnp.float32(0)
+    coded = codec(env.spec.observation)
+    (inner, here), loss = place, jnp.float32(0)
     if not updates:
-        best = agent.act(learning, state.obs)
+        best = agent.act(learning, jax.vmap(coded.decode)(here))
     for i in range(updates):
-        batch = jax.tree.map(lambda x, i=i: x[i], batches)
-        learning, error, actions = agent.learn(learning, batch, here if i == 0 else here[:0])
+        learning, error, actions = agent.learn(learning, batches, (number, i), here if i == 0 else here[:0])
         best, loss = (actions if i == 0 else best), loss + error / updates
     action = jnp.where(drawn.explores, drawn.action, best)
-    out = jax.vmap(auto_reset(env).step)(state, action, drawn.key)
+    out = jax.vmap(auto_reset(env).step)(AutoResetState(inner, None), action, drawn.key)
     happened = Happened(
         action, action == best, out.terminated, out.truncated, out.reward, jnp.broadcast_to(loss, action.shape)
     )
-    seen = jnp.concatenate([here, encode(out.obs)], axis=-1)
-    return learning, out.state, Made(seen, packing(happened).pack(happened)[0])
+    # the true successor and the observation to act on next are coded together: two kernels less
+    both = jax.tree.map(lambda *x: jnp.stack(x), out.obs, out.state.obs)
+    successor, current = jax.vmap(jax.vmap(coded.encode))(both)
+    seen = jnp.concatenate([here, successor], axis=-1)
+    return learning, (out.state.inner, current), Made(seen, packing(happened).pack(happened)[0])
 
 
 def unpacked(made: Made, turns: int, envs: int) -> Happened:

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
 from highway_rl.data import ring
 from highway_rl.data.codec import codec
 from highway_rl.data.ring import Store
-from highway_rl.deep import dqn
+from highway_rl.deep import dqn, fused
 from highway_rl.deep.agent import Agent
 from highway_rl.deep.diagnostics import Seen, look
 from highway_rl.deep.dqn import DQN, Batch, Learning
@@ -28,7 +28,7 @@ def make_agent(agent: DQN, spec: Spec) -> Agent:
     return Agent(
         init=lambda key: dqn.start(agent, spec, key),
         act=lambda learning, obs: dqn.act(agent, spec, learning, obs),
-        learn=lambda learning, batch, here: dqn.learn(agent, spec, learning, batch, here),
+        learn=lambda learning, batches, at, here: dqn.learn(agent, spec, learning, batches, at, here),
         refresh=lambda learning, store, step, keys, shape: refresh(agent, spec, learning, store, step, keys, shape),
         epsilon=lambda step: dqn.epsilon(agent, step),
         unseen=Seen.nothing(agent),
@@ -98,5 +98,12 @@ def whole_store(agent: DQN, spec: Spec, params: Weights, store: Store, step: Any
         empty = jnp.zeros((*padded.shape[:2], spec.num_actions), jnp.float32)
         return jax.lax.fori_loop(0, parts, lambda i, q: q.at[i].set(each(padded[i])), empty)
 
-    q = jax.lax.platform_dependent(padded, cpu=reached, default=lambda padded: jax.lax.map(each, padded))
+    sizes = fused.fits(agent, spec, 1)
+    on_gpu = each if sizes is None else fused.prepared(sizes, params)
+    q = jax.lax.platform_dependent(
+        padded,
+        cpu=reached,
+        cuda=lambda padded: jax.lax.map(on_gpu, padded),
+        default=lambda padded: jax.lax.map(each, padded),
+    )
     return jnp.moveaxis(q.reshape(-1, spec.num_actions)[: flat.shape[0]].reshape(slots, rings, -1), 1, 0)
