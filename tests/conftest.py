@@ -1,7 +1,8 @@
 """Strict numerics: float64, no silent broadcasting of ranks, no silent change of dtype.
 
 Tests compile more than they run, so the compiler hurries unless the caller's XLA_FLAGS say otherwise, and programs are
-kept on disk for this session: many tests, and processes that some of them start, run the same one.
+kept on disk for this session: many tests, and processes that some of them start, run the same one. Each process has one
+thread: what there is to share among threads is small, and pytest's workers share the cores.
 """
 
 import os
@@ -16,6 +17,7 @@ HURRY = "--xla_backend_optimization_level=1"
 if version("jaxlib").startswith("0.10."):  # XLA refuses flags it does not know, and this one may not stay
     HURRY += " --xla_cpu_use_fusion_emitters=false"
 os.environ.setdefault("XLA_FLAGS", HURRY)
+os.environ.setdefault("NPROC", "1")  # the threads of XLA's pools
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ:  # pytest's workers find it there
     KEPT = tempfile.TemporaryDirectory(prefix="highway-rl-tests-")
     os.environ["JAX_COMPILATION_CACHE_DIR"] = KEPT.name
@@ -42,6 +44,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 TESTS = Path(__file__).parent
 DEEP = ("deep", "runs", "data")
+HURRIED = (*DEEP, "core", "envs", "experiments", "mdp", "solvers", "tabular", "theorems")
 AS_USERS = (*DEEP, "integrations", "envs/minatar", "envs/test_wrappers.py")
 
 
@@ -52,8 +55,8 @@ def _under(request: pytest.FixtureRequest, places: tuple[str, ...]) -> bool:
 
 @pytest.fixture(scope="module", autouse=True)
 def _hurry(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Most tests of deep agents compile long and run shortly; those marked `learns` run long."""
-    if not _under(request, DEEP):
+    """Most tests compile long and run shortly; those of deep agents marked `learns` run long."""
+    if not _under(request, HURRIED):
         yield
         return
     os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"

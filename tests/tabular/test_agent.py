@@ -20,14 +20,6 @@ from highway_rl.types import NEVER, DiscreteEnv, Env, Spec, Step
 STATE = jax.ShapeDtypeStruct((), np.int32)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def quick_compilation():
-    """Compiling is what takes the time of these small programs, so they are compiled without optimisation."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
-
-
 def probe(steps: int, reward, *, start: int = 2) -> DiscreteEnv:
     """A corridor of `steps` states whose action says what it pays: `reward(time, action, last)`."""
 
