@@ -1,14 +1,16 @@
 """The general preset on small tasks: the stored rows, and the road from a run to a row."""
 
+import dataclasses
 from pathlib import Path
 
 import pytest
+import training
 
 from highway_rl.envs.tasks.late import KNOWN
 from highway_rl.experiments import claims, deep, late_tasks
 from highway_rl.experiments.base import FAILS, HOLDS, PARTLY
 from highway_rl.records.rows import read_rows
-from highway_rl.runs import Config, Trained, fit
+from highway_rl.runs import Trained, fit
 
 RESULTS = Path(__file__).parents[2] / "results"
 ROWS, FACTS = read_rows(RESULTS / "late-tasks.csv")
@@ -46,7 +48,9 @@ def test_the_verdict_can_fail():
 
 
 def test_rows_of_runs_are_those_of_the_training(monkeypatch):
-    config = Config("harvest", ("dqn", "n-step-dqn:n=3"), seed=5, steps=1_500, episodes=7)
+    """With training that only counts; the smoke scale has a real one."""
+    training.counting(monkeypatch)
+    config = dataclasses.replace(training.COUNTED, steps=500, episodes=7)
     made: list[Trained] = []
 
     def kept(*args, **options):
@@ -55,6 +59,6 @@ def test_rows_of_runs_are_those_of_the_training(monkeypatch):
 
     monkeypatch.setattr(deep, "fit", kept)
     rows = list(deep.rows_of_runs(config))
-    assert [(row["algo"], row["seed"]) for row in rows] == [("dqn", 5), ("n-step-dqn:n=3", 5)]
+    assert [(row["algo"], row["seed"]) for row in rows] == [(algo, seed) for algo in config.algos for seed in (0, 1)]
     for share, name in ((False, "greedy"), (True, "exploring")):
         assert [row[name] for row in rows] == [r["score"] for r in made[0].scores if (r["epsilon"] > 0) == share]

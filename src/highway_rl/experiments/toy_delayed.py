@@ -77,16 +77,16 @@ POLICIES = {"smoke": 32, "quick": 32, "paper": 128}
 
 
 def cells(scale: Scale, seed: int) -> list[dict[str, Any]]:
-    """Cheap cells first; smoke leaves methods out, because compiling is what takes its time."""
+    """Cheap cells first; smoke leaves methods and a task out, because compiling is what takes its time."""
     found: list[dict[str, Any]] = []
     for task, delays in DELAYS[scale].items():
         for delay in delays:
-            for method in list(LEARNERS)[: None if scale != "smoke" else 3 if task == "trace-back" else 2]:
+            for method in list(LEARNERS)[: None if scale != "smoke" else 3 if task == "trace-back" else 1]:
                 if delay > 25 and task == "trace-back" and method in ("Q(λ)", "SARSA(λ)"):
                     continue
                 cap = min(STEPS[scale] // delay, CAPS.get(method, NEVER))
                 found += parts({"kind": "solve", "task": task, "delay": delay, "method": method, "cap": cap}, scale)
-    for task in ("choice", "watch-repair"):
+    for task in ("choice", "watch-repair")[scale == "smoke" :]:
         for rollouts in ROLLOUTS[scale]:
             cell = {"kind": "noise", "task": task, "delay": 10, "rollouts": rollouts}
             found.append({**cell, "cap": POLICIES[scale] * rollouts, "first": 0, "seeds": SEEDS[scale]})
