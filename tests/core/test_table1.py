@@ -1,4 +1,4 @@
-"""The rows of Table 1 that evaluate a target policy π' from the data of other policies, on 256 random worlds."""
+"""The rows of Table 1 that evaluate a target policy π' from the data of other policies, on random worlds."""
 
 import dataclasses
 

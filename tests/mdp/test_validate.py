@@ -178,7 +178,7 @@ def test_environments_without_a_good_table() -> None:
         refused(lambda env=env: MDP.from_gymnasium(env, 0.9), says)
 
 
-# ---- fuzz: 10,000 generated cases ----------------------------------------------------------------------------------
+# ---- fuzz: 10,000 generated cases, a quarter of them by default -----------------------------------------------------
 
 SMALL = st.integers(0, 4)
 ODD_NUMBERS = st.sampled_from(
@@ -263,14 +263,24 @@ def refused_or_valid(build: Any) -> Any:
     return model
 
 
-def fuzz(cases: int) -> Any:
-    return settings(
-        max_examples=cases, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck)
-    )
+ALL: list[Any] = []
 
 
-@fuzz(3000)
-@given(nearly_models())
+def fuzz(cases: int, *strategies: Any) -> Any:
+    """A check of generated cases: a quarter of them here, all of them in the last test of this file."""
+
+    def wrap(check: Any) -> Any:
+        def of(count: int) -> Any:
+            calm = {"deadline": None, "database": None, "suppress_health_check": list(HealthCheck)}
+            return settings(max_examples=count, derandomize=True, **calm)(given(*strategies)(check))
+
+        ALL.append(pytest.param(of(cases), id=check.__name__))
+        return of(cases // 4)
+
+    return wrap
+
+
+@fuzz(3000, nearly_models())
 def test_fuzz_nearly_right_dense_models(model: Any) -> None:
     """What is accepted is also what was given, and nothing good is refused."""
     P, R, discount = model
@@ -285,15 +295,16 @@ def test_fuzz_nearly_right_dense_models(model: Any) -> None:
         assert not np.isfinite(R).all() or not (exact >= 0).all() or abs(exact.sum(-1) - 1).max() > 0.9e-8
 
 
-@fuzz(1500)
-@given(arrays(3), arrays(2), DISCOUNTS)
+@fuzz(1500, arrays(3), arrays(2), DISCOUNTS)
 def test_fuzz_dense_anything(P: Any, R: Any, discount: Any) -> None:
     refused_or_valid(lambda: MDP.from_dense(P, R, discount))
 
 
-@fuzz(2500)
-@given(
-    nearly_models(), st.sampled_from(["csr", "csc", "coo", "lil", "dok", "bsr", "dia", "ndarray"]), st.integers(0, 5)
+@fuzz(
+    2500,
+    nearly_models(),
+    st.sampled_from(["csr", "csc", "coo", "lil", "dok", "bsr", "dia", "ndarray"]),
+    st.integers(0, 5),
 )
 def test_fuzz_sparse_models(model: Any, kind: str, twist: int) -> None:
     """Per-action matrices in every scipy format, with duplicates, explicit zeros, sparse rewards, or stacked rows."""
@@ -325,14 +336,12 @@ def test_fuzz_sparse_models(model: Any, kind: str, twist: int) -> None:
     refused_or_valid(lambda: MDP.from_scipy(matrices, R, discount))
 
 
-@fuzz(1000)
-@given(st.lists(arrays(2), max_size=3) | arrays(2), arrays(2), DISCOUNTS)
+@fuzz(1000, st.lists(arrays(2), max_size=3) | arrays(2), arrays(2), DISCOUNTS)
 def test_fuzz_sparse_anything(P: Any, R: Any, discount: Any) -> None:
     refused_or_valid(lambda: MDP.from_scipy(P, R, discount))
 
 
-@fuzz(1500)
-@given(nearly_models(), st.integers(0, 3), ODD_NUMBERS | st.integers(-1, 5), arrays(3))
+@fuzz(1500, nearly_models(), st.integers(0, 3), ODD_NUMBERS | st.integers(-1, 5), arrays(3))
 def test_fuzz_tables(model: Any, twist: int, odd: Any, anything: Any) -> None:
     P, R, discount = model
     S, A, _ = P.shape
@@ -346,8 +355,9 @@ def test_fuzz_tables(model: Any, twist: int, odd: Any, anything: Any) -> None:
     refused_or_valid(lambda: MDP.from_table(R, successor, P, discount))
 
 
-@fuzz(1000)
-@given(nearly_models(), st.integers(0, 4), ODD_NUMBERS | st.sampled_from([None, "x", 7, -1, (), 1j]), st.booleans())
+@fuzz(
+    1000, nearly_models(), st.integers(0, 4), ODD_NUMBERS | st.sampled_from([None, "x", 7, -1, (), 1j]), st.booleans()
+)
 def test_fuzz_gymnasium_tables(model: Any, twist: int, odd: Any, done: bool) -> None:
     P, R, discount = model
     S, A, _ = P.shape
@@ -363,3 +373,9 @@ def test_fuzz_gymnasium_tables(model: Any, twist: int, odd: Any, done: bool) -> 
         del table[S - 1]
         table[S] = {}
     refused_or_valid(lambda: MDP.from_gymnasium(SimpleNamespace(P=table), discount))
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("check", ALL)
+def test_all_fuzz_cases(check: Any) -> None:
+    check()

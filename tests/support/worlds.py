@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
+import os
 from typing import Any, NamedTuple
 
 import jax
@@ -16,7 +17,7 @@ import numpy as np
 
 from highway_rl.mdp.model import MDP
 
-NUM_WORLDS = 256
+NUM_WORLDS = int(os.environ.get("WORLDS", "64"))
 STATES, ACTIONS, BRANCHES, POLICIES = 7, 3, 4, 3
 
 

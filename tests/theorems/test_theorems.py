@@ -1,8 +1,8 @@
-"""The paper's theorems and remarks on the multi-step and Highway operators, each on 256 random worlds in float64.
+"""The paper's theorems and remarks on the multi-step and Highway operators, each on 64 random worlds in float64.
 
 Where the printed statement is too strong, the test is of the corrected one and shows what goes wrong with the other.
 Selection weights differ per (s,a) throughout, as the paper allows. The rows of Table 1 that evaluate a target
-policy are in `test_table1.py`.
+policy are in `test_table1.py`. `WORLDS=256 pytest tests/theorems tests/core` takes more worlds.
 """
 
 import math
@@ -210,7 +210,7 @@ def test_theorem_2_needs_both_of_its_conditions():
         both = {n: multi_step_limit(w, pair, n) for n in (2, 4)}
         return jnp.max(found[3] - found[2]), jnp.max(both[4] - both[2])
 
-    not_a_multiple, two_policies = on_worlds(check)
+    not_a_multiple, two_policies = on_worlds(check, random_worlds(seed=4))  # some of these show both
     assert np.max(not_a_multiple) > 1e-2
     assert np.max(two_policies) > 1e-2
 
