@@ -59,6 +59,29 @@ import highway_rl
 agent = highway_rl.load("run")
 print(agent.label, agent.act(np.zeros(agent.spec.observation.shape)))
 """
+COMMANDS = """
+import sys
+from highway_rl.cli.app import main
+from highway_rl.deep.algorithms import ALGORITHMS
+from highway_rl.deep.networks import NETWORKS
+from highway_rl.deep.optimizers import OPTIMIZERS
+from highway_rl.envs.registry import ENVS
+
+def forget():
+    sys.modules.pop("mymodule", None)
+    for known in (ENVS, ALGORITHMS, NETWORKS, OPTIMIZERS):
+        while known.added:
+            del known.known[known.added.popitem()[0]]
+
+for words in sys.argv[1:]:
+    forget()
+    try:
+        main(words.split())
+    except SystemExit as stop:
+        print("exit", stop.code)
+forget()
+"""
+"""Several commands in one process, each of them with nothing registered, as in a process of its own."""
 
 
 def test_registered_things_survive_the_process(tmp_path):
@@ -69,23 +92,18 @@ def test_registered_things_survive_the_process(tmp_path):
     assert done.returncode == 0, done.stderr
     config = json.loads((tmp_path / "run" / "config.json").read_text())
     assert (config["task"], config["algos"], config["imports"]) == ("my-env", [algo], ["mymodule"])
-    for words in (
-        ["resume", "run", "--steps", "300", "--json"],
-        ["evaluate", "run", "--episodes", "2"],
-        ["plot", "run"],
-    ):
-        done = command(tmp_path, "-m", "highway_rl", *words)
-        assert done.returncode == 0, done.stderr
-    done = command(tmp_path, "-c", LOAD)
+    words = ("resume run --steps 300 --json", "evaluate run --episodes 2", "plot run")
+    done = command(tmp_path, "-c", COMMANDS + LOAD, *words)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith(algo)
+    assert "exit" not in done.stdout, done.stderr
+    assert done.stdout.splitlines()[-1].startswith(algo)
 
     (tmp_path / "mymodule.py").unlink()
-    for words in (["resume", "run"], ["evaluate", "run"]):
-        done = command(tmp_path, "-m", "highway_rl", *words)
-        assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
-        assert "module 'mymodule' cannot be imported" in done.stderr
-    assert command(tmp_path, "-m", "highway_rl", "plot", "run").returncode == 0  # needs no module
+    done = command(tmp_path, "-c", COMMANDS, "resume run", "evaluate run", "plot run")
+    assert (done.returncode, done.stderr.count("\n")) == (0, 2), done.stderr
+    assert done.stderr.count("module 'mymodule' cannot be imported") == 2
+    assert done.stdout.count("exit 2\n") == done.stdout.count("exit") == 2
+    assert "figure: " in done.stdout.split("exit 2\n")[-1]  # needs no module
 
 
 @pytest.mark.full
@@ -110,6 +128,10 @@ s = runs.setup(runs.Config("their-env", ("their-rule:n=3",), settings={"network"
 assert s.runs[0].agent.rule.backup.depths == (1, 3)
 print(runs.config.modules(s.config))
 """
+LISTED = """
+from highway_rl.cli.app import main
+main(["list"])
+"""
 
 
 def test_entry_points(tmp_path):
@@ -121,11 +143,10 @@ def test_entry_points(tmp_path):
     groups = {"envs": "their-env = mymodule:env", "algorithms": "their-rule = mymodule:rule"}
     groups["networks"] = "their-network = mymodule:network"
     (info / "entry_points.txt").write_text("".join(f"[highway_rl.{g}]\n{line}\n" for g, line in groups.items()))
-    done = command(tmp_path, "-c", ENTRY)
+    done = command(tmp_path, "-c", LISTED + ENTRY)
     assert done.returncode == 0, done.stderr
-    assert done.stdout == "('mymodule',)\n"
-    listed = command(tmp_path, "-m", "highway_rl", "list")
-    assert "their-rule" in listed.stdout
+    assert done.stdout.endswith("('mymodule',)\n")
+    assert "their-rule" in done.stdout
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     refused = command(elsewhere, "-m", "highway_rl", "train", "their-env")

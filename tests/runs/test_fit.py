@@ -20,8 +20,8 @@ from highway_rl.deep import loop
 from highway_rl.deep.evaluation import by_algo
 from highway_rl.runs import checkpoint
 
-TWO = dataclasses.replace(CONFIG, algos=(*CONFIG.algos, "dqn:k=2"))
-"""Two programs, the first of them CONFIG's."""
+TWO = dataclasses.replace(CONFIG, algos=("dqn", "dqn:batch_size=16"), seeds=1, steps=600, report_every=200, episodes=2)
+"""Two programs."""
 
 
 @pytest.fixture(scope="module")
@@ -44,14 +44,14 @@ def test_stopped_and_resumed_is_the_same_run(whole, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "periods", [pytest.param(5, marks=pytest.mark.full), 12, pytest.param(17, marks=pytest.mark.full)]
+    "periods", [pytest.param(3, marks=pytest.mark.full), 6, pytest.param(9, marks=pytest.mark.full)]
 )
 def test_stopped_and_resumed_across_programs(two, tmp_path, periods):
     """In the first program, at its very end, in the second: then to the end, as if nobody had stopped it."""
     trained, out = two
     first = runs.fit(TWO, tmp_path, should_stop=after(periods))
     assert not first.finished
-    assert (len(first.params), first.step) == ((2, 500) if periods == 17 else (1, 100 * periods))
+    assert (len(first.params), first.step) == ((2, 300) if periods == 9 else (1, 100 * periods))
     again = runs.fit(TWO, tmp_path, resume=True)
     assert again.finished
     same(again.params, trained.params)
@@ -74,14 +74,38 @@ def resumed(out: Path, pause: float) -> subprocess.Popen:
     return subprocess.Popen([sys.executable, "-W", "ignore", "-c", KILLED, str(out), str(pause)])
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(10, marks=pytest.mark.full)])
+def same_end(out: Path, whole: tuple[runs.Trained, Path]) -> None:
+    """The last checkpoint and the rows are those of the run nobody disturbed."""
+    path, facts = checkpoint.latest(program(out))
+    assert facts["period"] == 12
+    same(checkpoint.load(path, runs.setup(CONFIG).programs[0].shapes()), whole[0].last)
+    assert (out / "metrics.csv").read_bytes() == (whole[1] / "metrics.csv").read_bytes()
+
+
+def test_killed_while_it_trains(whole, tmp_path):
+    """SIGKILL at some moment after the second checkpoint, then resumed: it ends as the run nobody disturbed."""
+    runs.write_config(CONFIG, tmp_path)
+    with resumed(tmp_path, 0.2) as process:
+        deadline = time.monotonic() + 200
+        while not checkpoint.steps(program(tmp_path))[1:]:
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        time.sleep(random.random() / 2)
+        process.kill()
+        assert process.wait() == -signal.SIGKILL
+    runs.fit(CONFIG, tmp_path, resume=True)
+    same_end(tmp_path, whole)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("kills", [2, 10])
 def test_killed_at_random_moments(whole, tmp_path, kills):
     """SIGKILL, resume, and so on: networks, store, curve and key end as those of the run nobody disturbed.
 
     The moments are spread at random over ten seconds from the start of a process: while it imports, compiles, restores,
     trains or saves, before the first checkpoint or after it.
     """
-    trained, out = whole
     runs.write_config(CONFIG, tmp_path)
     rng = random.Random(kills)
     moments = [10 * (i + rng.random()) / kills for i in range(kills)]
@@ -94,11 +118,7 @@ def test_killed_at_random_moments(whole, tmp_path, kills):
             time.sleep(moment)
             process.kill()
             assert process.wait() in (0, -signal.SIGKILL)
-    s = runs.setup(CONFIG)
-    path, facts = checkpoint.latest(program(tmp_path))
-    assert facts["period"] == 12
-    same(checkpoint.load(path, s.programs[0].shapes()), trained.last)
-    assert (tmp_path / "metrics.csv").read_bytes() == (out / "metrics.csv").read_bytes()
+    same_end(tmp_path, whole)
 
 
 @pytest.mark.full
@@ -122,11 +142,12 @@ def test_killed_in_the_second_program(two, tmp_path):
     assert (tmp_path / "evaluation.json").read_text() == (out / "evaluation.json").read_text()
 
 
-def test_programs_make_the_rows_their_runs_make_alone(whole, two):
-    """The first program of two is the one program of CONFIG, and nothing of the second reaches it."""
-    alone, among = ((out / "metrics.csv").read_text().splitlines() for _, out in (whole, two))
+def test_programs_make_the_rows_their_runs_make_alone(two, tmp_path):
+    """Nothing of the second program reaches the first."""
+    runs.fit(dataclasses.replace(TWO, algos=TWO.algos[:1]), tmp_path)
+    alone, among = ((out / "metrics.csv").read_text().splitlines() for out in (tmp_path, two[1]))
     assert among[: len(alone)] == alone
-    assert {line.split(",")[1] for line in among[len(alone) :]} == {"dqn:k=2"}
+    assert {line.split(",")[1] for line in among[len(alone) :]} == {"dqn:batch_size=16"}
 
 
 def test_without_the_store(tmp_path):

@@ -14,6 +14,7 @@ import pytest
 from training import COUNTED, after, program, rows, until
 
 from highway_rl import runs
+from highway_rl.cli.app import main
 from highway_rl.runs import checkpoint, folder
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -172,11 +173,11 @@ import sys, time
 from pathlib import Path
 from highway_rl import runs
 runs.fit(runs.read_config(Path(sys.argv[1])), Path(sys.argv[1]), resume=True,
-         should_stop=lambda: bool(time.sleep(0.5)))
+         should_stop=lambda: bool(time.sleep(0.4)))
 """
 
 
-def test_two_processes_into_one_folder(whole, tmp_path):
+def test_two_processes_into_one_folder(whole, tmp_path, capsys):
     """The first is unharmed: it ends as the run nobody disturbed."""
     config, out = runs.read_config(whole[1]), tmp_path / "run"
     runs.write_config(config, out)
@@ -188,9 +189,11 @@ def test_two_processes_into_one_folder(whole, tmp_path):
             assert time.monotonic() < deadline
             time.sleep(0.05)
         for words in (["resume", str(out)], ["train", "late", "--out", str(out)]):
-            second = subprocess.run([sys.executable, "-m", "highway_rl", *words], capture_output=True, text=True)
-            assert (second.returncode, second.stderr.count("\n")) == (2, 1)
-            assert ("is in use by another" if words[0] == "resume" else "holds a run already") in second.stderr
+            with pytest.raises(SystemExit) as stop:
+                main(words)
+            error = capsys.readouterr().err
+            assert (stop.value.code, error.count("\n")) == (2, 1)
+            assert ("is in use by another" if words[0] == "resume" else "holds a run already") in error
         assert first.wait(timeout=200) == 0
     assert (out / "metrics.csv").read_bytes() == (whole[1] / "metrics.csv").read_bytes()
     assert (out / "evaluation.json").read_text() == (whole[1] / "evaluation.json").read_text()
@@ -252,8 +255,6 @@ def test_results_of_before_are_not_written_over(breaks, tmp_path):
 
 
 def test_results_of_before_are_drawn(tmp_path, capsys):
-    from highway_rl.cli.app import main
-
     shutil.copytree(OLD[0], tmp_path / "copy")
     (tmp_path / "copy" / "curves.png").unlink()
     main(["plot", str(tmp_path / "copy")])

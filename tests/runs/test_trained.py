@@ -7,7 +7,7 @@ import shutil
 
 import numpy as np
 import pytest
-from training import CONFIG, after, same
+from training import CONFIG, COUNTED, after, same
 
 import highway_rl
 from highway_rl import runs
@@ -109,8 +109,8 @@ def test_another_environment(folder):
         agent.evaluate(episodes=0)
 
 
-def test_what_is_stopped_can_be_loaded(tmp_path):
-    runs.fit(CONFIG, tmp_path, should_stop=after(5))
+def test_what_is_stopped_can_be_loaded(breaks, tmp_path):
+    runs.fit(COUNTED, tmp_path, should_stop=after(5))
     agent = highway_rl.load(tmp_path, run=3)
     assert (agent.step, agent.label, agent.seed) == (500, "soft-highway-dqn", 1)
 
@@ -121,6 +121,8 @@ def test_train_returns_the_best_agent(tmp_path):
         "late",
         ("dqn", "soft-highway-dqn"),
         steps=300,
+        seeds=2,  # as in `whole`, so that its program can be used again
+        episodes=5,
         preset="explorer",
         env=CONFIG.env,
         out=tmp_path / "a",
@@ -130,6 +132,8 @@ def test_train_returns_the_best_agent(tmp_path):
     assert runs.read_config(tmp_path / "a") == dataclasses.replace(
         runs.Config("late", ("dqn", "soft-highway-dqn")),
         steps=300,
+        seeds=2,
+        episodes=5,
         preset="explorer",
         env=CONFIG.env,
         settings=settings,
