@@ -38,14 +38,14 @@ def table(spec, updates):
         told = jax.tree.map(lambda x: x[drawn], (rows, after))
         return state, (number, *told), {"step": step, "real": jnp.sum(rows.real)}
 
-    def learn(state, batch, here):
-        number, rows, after = batch
-        at, then = place(rows.obs), place(after)
+    def learn(state, batches, at, here):
+        number, rows, after = jax.tree.map(lambda x: x[at], batches)
+        now, then = place(rows.obs), place(after)
         target = rows.reward + GAMMA * jnp.where(rows.terminated, 0.0, jnp.max(state["q"][then], axis=1))
-        error = target - state["q"][at, rows.action]
+        error = target - state["q"][now, rows.action]
         best = act(state, jax.vmap(coded.decode)(here))
         new = {
-            "q": state["q"].at[at, rows.action].add(RATE * error),
+            "q": state["q"].at[now, rows.action].add(RATE * error),
             "count": state["count"] + 1,
             "batch": state["batch"].at[state["count"]].set(number),
             "here": state["here"].at[state["count"]].set(here) if here.shape[0] else state["here"],
@@ -145,7 +145,7 @@ def test_an_agent_may_have_nothing_to_learn():
     agent = Agent(
         init=lambda key: (),
         act=lambda state, obs: always(obs),
-        learn=lambda state, batch, here: ((), jnp.float32(0), always(here)),
+        learn=lambda state, batches, at, here: ((), jnp.float32(0), always(here)),
         refresh=lambda state, store, step, keys, shape: ((), (), ()),
         epsilon=lambda step: jnp.zeros(step.shape, jnp.float32),
         unseen=(),
