@@ -1,8 +1,7 @@
 """Strict numerics: float64, no silent broadcasting of ranks, no silent change of dtype.
 
 Tests compile more than they run, so the compiler hurries unless the caller's XLA_FLAGS say otherwise, and programs are
-kept on disk for this session: many tests, and processes that some of them start, run the same one. Each process has one
-thread: what there is to share among threads is small, and pytest's workers share the cores.
+kept on disk for this session: many tests, and processes that some of them start, run the same one.
 """
 
 import os
@@ -17,7 +16,6 @@ HURRY = "--xla_backend_optimization_level=1"
 if version("jaxlib").startswith("0.10."):  # XLA refuses flags it does not know, and this one may not stay
     HURRY += " --xla_cpu_use_fusion_emitters=false"
 os.environ.setdefault("XLA_FLAGS", HURRY)
-os.environ.setdefault("NPROC", "1")  # the threads of XLA's pools
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ:  # pytest's workers find it there
     KEPT = tempfile.TemporaryDirectory(prefix="highway-rl-tests-")
     os.environ["JAX_COMPILATION_CACHE_DIR"] = KEPT.name
