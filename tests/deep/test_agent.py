@@ -29,7 +29,7 @@ def table(spec, updates):
     def act(state, obs):
         return jnp.argmax(state["q"][jnp.argmax(obs, axis=1)], axis=1).astype(jnp.int32)
 
-    def refresh(state, store, step, keys, shape):
+    def refresh(state, store, step, keys, shape, look):
         rows = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), store.rows)
         # the row that follows, in its own ring
         after = jnp.roll(store.rows.obs, -1, axis=1).reshape(rows.obs.shape)
@@ -146,7 +146,7 @@ def test_an_agent_may_have_nothing_to_learn():
         init=lambda key: (),
         act=lambda state, obs: always(obs),
         learn=lambda state, batches, at, here: ((), jnp.float32(0), always(here)),
-        refresh=lambda state, store, step, keys, shape: ((), (), ()),
+        refresh=lambda state, store, step, keys, shape, look: ((), (), ()),
         epsilon=lambda step: jnp.zeros(step.shape, jnp.float32),
         unseen=(),
     )

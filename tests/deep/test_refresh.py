@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 from highway_rl.core import targets
+from highway_rl.core.backup import TO_END
 from highway_rl.core.bootstrap import Double, EpsilonGreedy, greedy
 from highway_rl.data import ring
 from highway_rl.data.codec import codec
 from highway_rl.deep import dqn, networks
 from highway_rl.deep.dqn import DQN
-from highway_rl.deep.refresh import make_agent
+from highway_rl.deep.refresh import make_agent, needed
 from highway_rl.types import Spec
 
 SPEC = Spec("stub", jax.ShapeDtypeStruct((7,), jnp.float32), 3)
@@ -74,7 +75,7 @@ def refreshed():
         @jax.jit
         def go(which, step):
             agent = make_agent(dataclasses.replace(AGENT, which=which), SPEC)
-            return agent.refresh(learning, kept, step, keys, SHAPE)
+            return agent.refresh(learning, kept, step, keys, SHAPE, True)
 
     return learning, go, *tables
 
@@ -135,3 +136,83 @@ def test_a_spec_is_enough():
     assert q.shape == (7, 3)
     np.testing.assert_array_equal(dqn.act(AGENT, SPEC, learning, jnp.eye(7)), np.argmax(q, axis=1))
     np.testing.assert_allclose(dqn.prepared(AGENT, SPEC, learning.params)(jnp.eye(7)), q, rtol=1e-6)
+
+
+SOME = {
+    "n-step": targets.n_step(3),
+    "soft-highway": targets.soft_highway((1, 2, TO_END)),
+    "gate of the value itself": dataclasses.replace(
+        targets.highway((4,)), backup=dataclasses.replace(targets.highway((4,)).backup, gate_depth=0)
+    ),
+    "double": targets.n_step(2, bootstrap=Double()),
+    "retrace": targets.retrace(),
+}
+
+
+def random_store():
+    """Two rings of 40 rows that have gone round: paths of all lengths, ended, cut or under way."""
+    rng = np.random.default_rng(0)
+
+    def filled(seed):
+        coded = jnp.asarray(rng.integers(256, size=(60, codec(SPEC.observation).width)), jnp.uint8) & 0x3F
+        ended, cut = rng.random(60) < 0.1, rng.random(60) < 0.1
+        rows = ring.Rows(
+            coded,
+            jnp.asarray(rng.integers(3, size=60), jnp.int32),
+            jnp.asarray(rng.normal(size=60), jnp.float32),
+            jnp.asarray(ended),
+            jnp.ones(60, jnp.float32) / 3,
+            jnp.zeros(60, jnp.int32),
+            jnp.arange(60, dtype=jnp.int32),
+            jnp.ones(60, bool),
+        )
+        return ring.add(ring.empty(39, coded[0]), rows, jnp.asarray(cut & ~ended), coded[::-1], coded[7])
+
+    return jax.tree.map(lambda *x: jnp.stack(x), filled(0), filled(1))
+
+
+@pytest.fixture(scope="module")
+def both():
+    """(rule) → batches of a refresh that looks at everything, and of one that does not."""
+    with jax.enable_x64(False), jax.numpy_dtype_promotion("standard"):
+        agent = DQN(rule=tuple(SOME.values()), network=tiny, batch_size=4)
+        learning = dqn.start(agent, SPEC, jax.random.key(0))
+        learning = learning._replace(older=dqn.start(agent, SPEC, jax.random.key(9)).params)
+        kept, keys = random_store(), jax.random.split(jax.random.key(3), 3)
+
+        @jax.jit
+        def go(which, look):
+            made = make_agent(dataclasses.replace(agent, which=which), SPEC)
+            return made.refresh(learning, kept, jnp.int32(1_000), keys, (3, 2), look)
+
+    return go
+
+
+@pytest.mark.parametrize("name", SOME)
+def test_without_a_look_the_batches_are_the_same(both, name):
+    which = list(SOME).index(name)
+    (_, batches, seen), (_, few, unseen) = both(which, True), both(which, False)
+    jax.tree.map(np.testing.assert_array_equal, few, batches)
+    assert np.isfinite(seen.value)
+    assert np.isnan(unseen.value)
+
+
+@pytest.mark.parametrize("name", SOME)
+def test_needed_rows_are_those_that_returns_end_in(name):
+    """Walked step by step; and far from all of them, but for a trace."""
+    kept = jax.tree.map(lambda x: x[0], random_store())
+    data = ring.trajectory(ring.in_order(kept, kept.rows), 0.9)
+    chosen = np.arange(40) % 9 == 4
+    rule = SOME[name]
+    found = np.asarray(needed(DQN(rule=rule), data, jnp.asarray(chosen)))
+    expected = np.zeros(40, bool)
+    for i in np.flatnonzero(chosen):
+        depths = {*rule.backup.depths, rule.backup.gate_depth or 1}
+        for depth in depths if rule.backup.gate_depth else rule.backup.depths:
+            end = i
+            while end - i + 1 < depth and not data.last[end]:
+                end += 1
+            expected[end + 1 : end + 2] |= bool(data.discount[end] > 0)
+        expected[i] |= rule.backup.gate_depth == 0
+    assert found.all() if rule.trace else (found == expected).all()
+    assert rule.trace or 0 < found.sum() < 20

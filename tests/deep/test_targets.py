@@ -129,7 +129,7 @@ def found_and_q(num_networks, fresh):
     """The targets of all those cases by ring and slot, and the newer and the older networks' values everywhere."""
     agent = DQN(num_networks=num_networks, **SETTINGS)
     params, older = some_networks(agent, 2, fresh), some_networks(agent, 52, fresh)
-    with mock.patch("highway_rl.deep.refresh.look", return_value=()):  # diagnostics are half of the tracing
+    with mock.patch("highway_rl.deep.diagnostics.look", return_value=()):  # diagnostics are half of the tracing
         found = program(num_networks)(params, older, two_rings()[0], jax.random.key(3))
     everywhere = list(itertools.product([False, True], repeat=3))
     tables = [

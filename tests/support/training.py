@@ -106,7 +106,7 @@ def counting(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[int, int], int]:
         return loop.Run(Learning(zero, None), zero, zero, key, zero, zero, zero, jnp.int32(NEVER))
 
     def advance(
-        env: Any, agent: Any, schedule: Any, run: loop.Run, first: Any, periods: int, learn_from: Any = 0
+        env: Any, agent: Any, schedule: Any, run: loop.Run, first: Any, periods: int, learn_from: Any, look: Any
     ) -> tuple[loop.Run, loop.Curve]:
         at = np.full((2, 2), NEVER)
         for place, step in steps.items():

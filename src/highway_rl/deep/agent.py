@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from jaxtyping import Array, Float, Int, Key, PRNGKeyArray, PyTree, UInt8
-
-from highway_rl.data.ring import Store
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, UInt8
 
 
 class Agent(NamedTuple):
@@ -20,10 +18,10 @@ class Agent(NamedTuple):
                                                                actions before it at the observations `here`, coded as
                                                                the store keeps them; of several updates in a turn only
                                                                the first has any
-    refresh(state, store, step, keys[3], shape) → (state, batches[*shape], seen)
+    refresh(state, store, step, keys[3], shape, look) → (state, batches[*shape], seen)
                                                                what to learn from until the next one, [turn, update],
                                                                and what there is to see: a record of numbers, `unseen`
-                                                               before the first refresh
+                                                               before the first refresh and wherever `look` is false
     epsilon(step) → the share of random actions
     """
 
@@ -32,6 +30,6 @@ class Agent(NamedTuple):
     learn: Callable[
         [PyTree, PyTree, tuple[Any, Any], UInt8[Array, "e w"]], tuple[PyTree, Float[Array, ""], Int[Array, "e"]]
     ]
-    refresh: Callable[[PyTree, Store, Int[Array, ""], Key[Array, "3"], tuple[int, int]], tuple[PyTree, PyTree, PyTree]]
+    refresh: Callable[..., tuple[PyTree, PyTree, PyTree]]
     epsilon: Callable[[Int[Array, "*n"]], Float[Array, "*n"]]
     unseen: Any

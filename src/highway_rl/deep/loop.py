@@ -73,20 +73,28 @@ def train(env: Env, agent: Agent, schedule: Schedule, key: PRNGKeyArray) -> tupl
 
 
 def advance(
-    env: Env, agent: Agent, schedule: Schedule, run: Run, first: Any, periods: int, learn_from: Any = 0
+    env: Env,
+    agent: Agent,
+    schedule: Schedule,
+    run: Run,
+    first: Any,
+    periods: int,
+    learn_from: Any = 0,
+    look: Any = True,
 ) -> tuple[Run, Curve]:
     """`periods` more periods, the first of them number `first`: the same for all runs of a vmap, so that warming up
-    and learning stay two branches of which only one runs. A run that lost its store fills it until `learn_from`."""
+    and learning stay two branches of which only one runs. A run that lost its store fills it until `learn_from`.
+    Without a `look` nothing is `seen`."""
 
     def one(run: Run, number: Int[Array, ""]) -> tuple[Run, Curve]:
         learns = (number * schedule.refresh >= schedule.start) & (number >= learn_from)
-        return _period(env, agent, schedule, run, number, learns)
+        return _period(env, agent, schedule, run, number, learns, look)
 
     return jax.lax.scan(one, run, first + jnp.arange(periods, dtype=jnp.int32))
 
 
 def _period(
-    env: Env, agent: Agent, schedule: Schedule, run: Run, number: Int[Array, ""], learns: Bool[Array, ""]
+    env: Env, agent: Agent, schedule: Schedule, run: Run, number: Int[Array, ""], learns: Bool[Array, ""], look: Any
 ) -> tuple[Run, Curve]:
     """Begin, turn after turn, finish; before learning begins there is no refresh and no update."""
     drawn = draw(env.spec, agent, schedule, run.key, number)
@@ -104,7 +112,7 @@ def _period(
         return (learning, place), made
 
     def with_learning(run: Run, place: Any) -> tuple[Any, Made, PyTree]:
-        learning, batches, seen = begin(agent, schedule, run, drawn)
+        learning, batches, seen = begin(agent, schedule, run, drawn, look)
         return *turns(learning, place, batches, schedule.updates_per_turn), seen
 
     def without(run: Run, place: Any) -> tuple[Any, Made, PyTree]:
@@ -147,10 +155,10 @@ def draw(spec: Spec, agent: Agent, schedule: Schedule, key: PRNGKeyArray, number
     return Drawn(number, turns, steps, epsilon, keys[3:])
 
 
-def begin(agent: Agent, schedule: Schedule, run: Run, drawn: Drawn) -> tuple[PyTree, PyTree, PyTree]:
+def begin(agent: Agent, schedule: Schedule, run: Run, drawn: Drawn, look: Any = True) -> tuple[PyTree, PyTree, PyTree]:
     """The refresh: the agent as it goes into the period, a batch for every update of every turn, what is to be seen."""
     shape = (schedule.turns, schedule.updates_per_turn)
-    return agent.refresh(run.learning, run.store, drawn.steps[0], drawn.keys, shape)
+    return agent.refresh(run.learning, run.store, drawn.steps[0], drawn.keys, shape, look)
 
 
 class Happened(NamedTuple):

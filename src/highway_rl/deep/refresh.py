@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray
 
+from highway_rl.core.returns import lookahead
+from highway_rl.core.targets import TargetRule, Trajectory
 from highway_rl.data import ring
 from highway_rl.data.codec import codec
 from highway_rl.data.ring import Store
-from highway_rl.deep import dqn, fused
+from highway_rl.deep import diagnostics, dqn, fused
 from highway_rl.deep.agent import Agent
-from highway_rl.deep.diagnostics import Seen, look
+from highway_rl.deep.diagnostics import Seen
 from highway_rl.deep.dqn import DQN, Batch, Learning
 from highway_rl.deep.grouping import Group, hash_rows
 from highway_rl.deep.weights import Weights
@@ -29,7 +32,9 @@ def make_agent(agent: DQN, spec: Spec) -> Agent:
         init=lambda key: dqn.start(agent, spec, key),
         act=lambda learning, obs: dqn.act(agent, spec, learning, obs),
         learn=lambda learning, batches, at, here: dqn.learn(agent, spec, learning, batches, at, here),
-        refresh=lambda learning, store, step, keys, shape: refresh(agent, spec, learning, store, step, keys, shape),
+        refresh=lambda learning, store, step, keys, shape, look: refresh(
+            agent, spec, learning, store, step, keys, shape, look
+        ),
         epsilon=lambda step: dqn.epsilon(agent, step),
         unseen=Seen.nothing(agent),
     )
@@ -43,67 +48,130 @@ def refresh(
     step: Int[Array, ""],
     keys: Key[Array, "3"],
     shape: tuple[int, int],
+    look: Any = True,
 ) -> tuple[Learning, Batch, Seen]:
     """Batches [turn, update] with their targets, drawn from all rings alike; what there is to see of the targets.
 
     `step` is how many steps were made.
     """
-    target, seen = whole_targets(agent, spec, learning, store, step, keys[2])
     rows = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), store.rows)
     drawn = ring.pick(rows.real, jax.random.uniform(keys[0], (*shape, agent.batch_size)))
+    target, seen = whole_targets(agent, spec, learning, store, step, keys[2], drawn, look)
     net = jax.random.randint(keys[1], shape, 0, agent.num_networks)
     batches = Batch(net, rows.obs[drawn], rows.action[drawn], target[drawn])
     return learning._replace(older=learning.params if agent.doubles else None), batches, seen
 
 
 def whole_targets(
-    agent: DQN, spec: Spec, learning: Learning, store: Store, step: Int[Array, ""], key: PRNGKeyArray
+    agent: DQN,
+    spec: Spec,
+    learning: Learning,
+    store: Store,
+    step: Int[Array, ""],
+    key: PRNGKeyArray,
+    drawn: Int[Array, "..."] | None = None,
+    look: Any = True,
 ) -> tuple[Float[Array, "rows"], Seen]:
     """Targets by slot, the rings of all environments one after another. A rule that doubles lets the networks of now
-    choose an action, and those of the refresh before price it; the others know those of now only."""
-    values = [whole_store(agent, spec, p, store, step) for p in (learning.params, learning.older) if p is not None]
+    choose an action, and those of the refresh before price it; the others know those of now only.
+
+    Without a `look` nothing is seen, and a CPU makes no other targets than those of the slots `drawn`.
+    """
+
     # rings one after the other are one chronological store: each ends with a row nobody acted on, where paths are cut
-    ordered = jax.vmap(ring.in_order)(store, (store.rows, values))
-    rows, (now, *before) = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), ordered)
+    def in_order(columns: Any) -> Any:
+        return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), jax.vmap(ring.in_order)(store, columns))
+
+    def in_slots(column: Array) -> Array:
+        return jax.vmap(ring.in_slots)(store, column.reshape(store.rows.action.shape))
+
+    rows = in_order(store.rows)
     data = ring.trajectory(rows, agent.discount)
+    wanted: Any = True
+    if drawn is not None:
+        chosen = jnp.zeros(rows.action.shape, bool).at[drawn.reshape(-1)].set(True)
+        wanted = look | in_slots(needed(agent, data, in_order(chosen.reshape(store.rows.action.shape))))
+    params = [p for p in (learning.params, learning.older) if p is not None]
+    now, *before = in_order([whole_store(agent, spec, p, store, step, wanted) for p in params])
     group = Group(hash_rows(rows.obs), rows.policy, rows.real) if agent.num_policies > 1 else None
     found, seen = [], []
     for rule in agent.rules:
         q, newer = (before[0], now) if dqn.doubles(rule) else (now, None)
         found.append(dqn.targets(agent, rule, data, q, step, newer_q=newer, group=group, key=key))
-        seen.append(look(agent, rule, data, rows, q, found[-1], step))
+        seen.append(functools.partial(diagnostics.look, agent, rule, data, rows, q, found[-1], step))
 
     def pick(trees: list[Any]) -> Any:
         return trees[0] if len(trees) == 1 else jax.tree.map(lambda *x: jnp.stack(x)[agent.which], *trees)
 
-    target = pick([f.target for f in found]).reshape(store.rows.action.shape)
-    return jax.vmap(ring.in_slots)(store, target).reshape(-1), pick(seen)
+    def to_see() -> Seen:
+        return pick([one() for one in seen])
+
+    told = to_see() if look is True else jax.lax.cond(look, to_see, lambda: Seen.nothing(agent))
+    return in_slots(pick([f.target for f in found])).reshape(-1), told
 
 
-def whole_store(agent: DQN, spec: Spec, params: Weights, store: Store, step: Any) -> Float[Array, "env slot a"]:
-    """q at every row, some rows at a time. A CPU leaves out rows that so many steps cannot have reached: zero there."""
+def needed(agent: DQN, data: Trajectory, chosen: Bool[Array, "t"]) -> Bool[Array, "t"]:
+    """The rows whose values the targets of the rows chosen depend on, in order: where their returns end.
+
+    n steps from row i end in the values at row i + n, or at the row after the last step of its path; nothing follows a
+    termination. A trace weighs the values at every row of a path, and pooled policies average over many.
+    """
+
+    def of(rule: TargetRule) -> Bool[Array, "t"]:
+        if rule.trace is not None or agent.num_policies > 1:
+            return jnp.ones_like(chosen)
+        gate = rule.backup.gate_depth
+        depths = tuple(dict.fromkeys((*rule.backup.depths, *((gate,) if gate else ()))))
+        found = chosen if gate == 0 else jnp.zeros_like(chosen)
+        for way in lookahead(data.reward, data.discount, data.last, depths):
+            ends = jnp.where(chosen & (way.discount != 0), way.end + 1, chosen.shape[0])
+            found = found.at[ends].set(True, mode="drop")
+        return found
+
+    every = [of(rule) for rule in agent.rules]
+    return every[0] if len(every) == 1 else jnp.stack(every)[agent.which]
+
+
+def whole_store(
+    agent: DQN, spec: Spec, params: Weights, store: Store, step: Any, wanted: Any = True
+) -> Float[Array, "env slot a"]:
+    """q at every row, some rows at a time. A CPU leaves out rows that are not wanted, and those that so many steps
+    cannot have reached: zero there."""
     obs, coded = store.rows.obs, codec(spec.observation)
     rings, slots, width = obs.shape
-    flat = jnp.moveaxis(obs, 1, 0).reshape(-1, width)  # slot by slot, so that rows never written come last
-    size = min(ROWS_AT_ONCE, flat.shape[0])
-    padded = jnp.pad(flat, ((0, -flat.shape[0] % size), (0, 0))).reshape(-1, size, width)
+    by_slot = lambda x: jnp.moveaxis(x, 1, 0).reshape(-1, *x.shape[2:])  # noqa: E731
+    flat = by_slot(obs)  # slot by slot, so that rows never written come last
+    count = flat.shape[0]
+    size = min(ROWS_AT_ONCE, count)
+    whole = -(-count // size)
     many = dqn.prepared(agent, spec, params)
 
     def each(part: Array) -> Array:
         return many(jax.vmap(coded.decode)(part))
 
-    def reached(padded: Array) -> Array:
+    def some(flat: Array, wanted: Array) -> Array:
         rows = rings * (2 * (step // rings) + 1)  # a truncated step takes two, the newest observation one
-        parts = jnp.minimum((rows + size - 1) // size, padded.shape[0])
-        empty = jnp.zeros((*padded.shape[:2], spec.num_actions), jnp.float32)
-        return jax.lax.fori_loop(0, parts, lambda i, q: q.at[i].set(each(padded[i])), empty)
+        reached = jnp.arange(count) < size * jnp.minimum((rows + size - 1) // size, whole)
+        rank = jnp.cumsum(wanted & reached)
+        place = jnp.where(wanted & reached, rank - 1, whole * size)
+        chosen = jnp.full(whole * size, count, jnp.int32).at[place].set(jnp.arange(count, dtype=jnp.int32), mode="drop")
+
+        def part(i: Any, q: Array) -> Array:
+            at = jax.lax.dynamic_slice_in_dim(chosen, i * size, size)
+            return q.at[at].set(each(flat.at[at].get(mode="fill", fill_value=0)), mode="drop")
+
+        empty = jnp.zeros((count, spec.num_actions), jnp.float32)
+        return jax.lax.fori_loop(0, (rank[-1] + size - 1) // size, part, empty)
+
+    def everything(each: Any) -> Any:
+        def values(flat: Array, _: Array) -> Array:
+            padded = jnp.pad(flat, ((0, whole * size - count), (0, 0))).reshape(whole, size, width)
+            return jax.lax.map(each, padded).reshape(-1, spec.num_actions)[:count]
+
+        return values
 
     sizes = fused.fits(agent, spec, 1)
     on_gpu = each if sizes is None else fused.prepared(sizes, params)
-    q = jax.lax.platform_dependent(
-        padded,
-        cpu=reached,
-        cuda=lambda padded: jax.lax.map(on_gpu, padded),
-        default=lambda padded: jax.lax.map(each, padded),
-    )
-    return jnp.moveaxis(q.reshape(-1, spec.num_actions)[: flat.shape[0]].reshape(slots, rings, -1), 1, 0)
+    mask = by_slot(jnp.broadcast_to(wanted, (rings, slots)))
+    q = jax.lax.platform_dependent(flat, mask, cpu=some, cuda=everything(on_gpu), default=everything(each))
+    return jnp.moveaxis(q.reshape(slots, rings, -1), 1, 0)

@@ -46,13 +46,14 @@ class Trained(NamedTuple):
 
 class _Standing(NamedTuple):
     """How far the runs of a program have come: periods done, the period to learn from, periods not yet reported, broken
-    runs."""
+    runs, what was seen last of each run."""
 
     period: int
     learn_from: int
     run: loop.Run
     pending: list[loop.Curve]
     stopped: list[News]
+    seen: list[dict[str, float]]
 
 
 def fit(
@@ -85,7 +86,7 @@ def fit(
 
 def _compiled(program: Program) -> Any:
     more = jax.jit(program.advance(), donate_argnums=0)
-    return more.lower(program.shapes(), jnp.int32(0), jnp.int32(0)).compile()
+    return more.lower(program.shapes(), jnp.int32(0), jnp.int32(0), jnp.bool_(True)).compile()
 
 
 class _Training:
@@ -98,6 +99,7 @@ class _Training:
         self.stopped: list[News] = []
         self.ended_at = [0] * len(s.programs)  # the period at which each program ended; 0 before it has
         self.asked = False  # to stop
+        self.seen: list[dict[str, float]] = []  # of each run of the program under way, at its last report
 
     def run(self, first: Any) -> Trained:
         """Trains every program to its end, or until somebody stops it."""
@@ -158,7 +160,10 @@ class _Training:
         """One program, from where it stands, to its end or a stop; returns its state and step."""
         s, program = self.s, self.s.programs[number]
         periods, refresh = program.schedule.periods, program.schedule.refresh
-        period, learn_from, run, pending, stopped = standing or _Standing(0, 0, program.start()(), [], [])
+        nothing: list[dict[str, float]] = [{} for _ in program.labels]
+        period, learn_from, run, pending, stopped, self.seen = standing or _Standing(
+            0, 0, program.start()(), [], [], nothing
+        )
         self.stopped += stopped
         step = first_step = period * refresh
         if period >= periods or self._all_broken(program):
@@ -184,12 +189,16 @@ class _Training:
 
         begun = time.perf_counter()
         while period < periods and not self._all_broken(program):
-            run, curve = go(run, jnp.int32(period), jnp.int32(learn_from))
+            reported = (period + 1) * refresh % s.report_every < refresh or period + 1 == periods
+            run, curve = go(run, jnp.int32(period), jnp.int32(learn_from), jnp.bool_(reported))
             curve = jax.tree.map(lambda x: np.asarray(x)[:, 0], jax.device_get(curve))
             period += 1
             step = period * refresh
             pending.append(curve)
-            if step % s.report_every < refresh or period == periods:
+            if reported:
+                shown = ("value", "largest", "error", "bias")
+                self.seen = [{k: float(getattr(curve.seen, k)[i]) for k in shown} for i in range(len(program.labels))]
+            if reported:
                 speed = (step - first_step) / (time.perf_counter() - begun)
                 rows = rows_of(pending, program)
                 rows = [row for row, broken in zip(rows, curve.broken, strict=True) if row["step"] <= broken]
@@ -220,8 +229,7 @@ class _Training:
         """Runs whose loss or reward stopped being a number in this period."""
         known = {x["run"] for x in self.stopped}
         found = [int(i) for i in np.flatnonzero(curve.broken != NEVER) if program.numbers[int(i)] not in known]
-        last = {i: {k: float(getattr(curve.seen, k)[i]) for k in ("value", "largest", "error", "bias")} for i in found}
-        return [stopped_run(program, i, curve.broken[i], {"loss": float(curve.loss[i]), **last[i]}) for i in found]
+        return [stopped_run(program, i, curve.broken[i], {"loss": float(curve.loss[i]), **self.seen[i]}) for i in found]
 
     def _witness(self, number: int, step: int) -> int | None:
         """The checkpoint that stays for a run that broke at `step`: the last one before, else the first one after."""
@@ -240,6 +248,7 @@ class _Training:
             "ended_at": self.ended_at[number],
             "pending": [[x.tolist() for x in c[:5]] for c in pending],
             "stopped": mine,
+            "seen": self.seen,
             "config": folder.plain(config),
             "metrics": self.metrics.mark,
         }
@@ -279,8 +288,9 @@ class _Training:
         broken = [(i, b) for i, b in enumerate(broken_at(run)) if b is not None]
         stopped = [stopped_run(program, i, b, told.get(program.numbers[i], {})) for i, b in broken]
         stopped = [x | {"checkpoint": self._witness(number, x["step"])} for x in stopped]
+        seen = facts.get("seen") or [{} for _ in program.labels]  # not in checkpoints of older versions
         if config.save_store:
-            return _Standing(period, 0, run, pending, stopped)
+            return _Standing(period, 0, run, pending, stopped, seen)
         store = jax.vmap(lambda obs: loop.new_store(self.s.env.spec, program.schedule, obs))(run.env.obs)
         learn_from = period + math.ceil(program.schedule.start / program.schedule.refresh)
-        return _Standing(period, learn_from, run._replace(store=store), pending, stopped)
+        return _Standing(period, learn_from, run._replace(store=store), pending, stopped, seen)

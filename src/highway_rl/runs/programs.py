@@ -70,14 +70,15 @@ class Program(NamedTuple):
         return jax.eval_shape(self.start())
 
     def advance(self) -> Callable[..., tuple[loop.Run, loop.Curve]]:
-        """(runs, period, learn_from) → (runs, curve): one more period of all runs, to be compiled."""
+        """(runs, period, learn_from, look) → (runs, curve): one more period of all runs, to be compiled."""
 
-        def more(own: dict[int, Any], run: loop.Run, first: Any, learn_from: Any) -> tuple[loop.Run, loop.Curve]:
+        def more(own: dict[int, Any], run: loop.Run, *when: Any) -> tuple[loop.Run, loop.Curve]:
+            first, learn_from, look = when
             agent = make_agent(self.one(own), self.env.spec)
-            return loop.advance(self.env, agent, self.schedule, run, first, 1, learn_from)
+            return loop.advance(self.env, agent, self.schedule, run, first, 1, learn_from, look)
 
-        def all_runs(runs: loop.Run, first: Any, learn_from: Any) -> tuple[loop.Run, loop.Curve]:
-            return jax.vmap(more, in_axes=(0, 0, None, None))(self.own, runs, first, learn_from)
+        def all_runs(runs: loop.Run, *when: Any) -> tuple[loop.Run, loop.Curve]:
+            return jax.vmap(more, in_axes=(0, 0, None, None, None))(self.own, runs, *when)
 
         return all_runs
 
