@@ -73,15 +73,9 @@ def train(env: Env, agent: Agent, schedule: Schedule, key: PRNGKeyArray) -> tupl
 
 
 def advance(
-    env: Env,
-    agent: Agent,
-    schedule: Schedule,
-    run: Run,
-    first: Any,
-    periods: int,
-    learn_from: Any = 0,
+    env: Env, agent: Agent, schedule: Schedule, run: Run, first: Any, periods: int, learn_from: Any = 0,
     look: Any = True,
-) -> tuple[Run, Curve]:
+) -> tuple[Run, Curve]:  # fmt: skip
     """`periods` more periods, the first of them number `first`: the same for all runs of a vmap, so that warming up
     and learning stay two branches of which only one runs. A run that lost its store fills it until `learn_from`.
     Without a `look` nothing is `seen`."""
@@ -111,14 +105,14 @@ def _period(
         (learning, place, _), made = jax.lax.scan(one, (learning, place, jnp.int32(0)), drawn.turns)
         return (learning, place), made
 
-    def with_learning(run: Run, place: Any) -> tuple[Any, Made, PyTree]:
+    def with_learning() -> tuple[Any, Made, PyTree]:
         learning, batches, seen = begin(agent, schedule, run, drawn, look)
         return *turns(learning, place, batches, schedule.updates_per_turn), seen
 
-    def without(run: Run, place: Any) -> tuple[Any, Made, PyTree]:
+    def without() -> tuple[Any, Made, PyTree]:
         return *turns(run.learning, place, (), 0), agent.unseen
 
-    (learning, (inner, here)), made, seen = jax.lax.cond(learns, with_learning, without, run, place)
+    (learning, (inner, here)), made, seen = jax.lax.cond(learns, with_learning, without)
     state = AutoResetState(words.unpack(inner), jax.vmap(coded.decode)(here))
     return finish(env.spec, schedule, run, drawn, Played(learning, state, made, seen))
 
@@ -180,24 +174,20 @@ class Made(NamedTuple):
     words: UInt32[Array, "*turn env n"]
 
 
+Place = tuple[PyTree, UInt8[Array, "env w"]]
+"""Where the environments are: their states, and the observations to act on, coded as the store keeps them."""
+
+
 def turn(
-    env: Env,
-    agent: Agent,
-    learning: PyTree,
-    place: tuple[PyTree, UInt8[Array, "env w"]],
-    drawn: Turn,
-    batches: PyTree,
-    number: Int[Array, ""],
-    updates: int,
-) -> tuple[PyTree, tuple[PyTree, UInt8[Array, "env w"]], Made]:
+    env: Env, agent: Agent, learning: PyTree, at: Place, drawn: Turn, batches: PyTree, number: Any, updates: int
+) -> tuple[PyTree, Place, Made]:
     """Update (on each of its batches), act, step. The action is chosen by the agent as it was before.
 
-    `place` is where the environments are: their states, and the observations to act on, coded as the store keeps them.
     The first update also says what is best here: one pass of a network can then see the batch and the observation to
     act on. Further updates get no observations beside theirs.
     """
     coded = codec(env.spec.observation)
-    (inner, here), loss = place, jnp.float32(0)
+    (inner, here), loss = at, jnp.float32(0)
     if not updates:
         best = agent.act(learning, jax.vmap(coded.decode)(here))
     for i in range(updates):
@@ -219,14 +209,7 @@ def unpacked(made: Made, turns: int, envs: int) -> Happened:
     """What happened, [turn, env]."""
     word: Any = lambda kind: jax.ShapeDtypeStruct((turns * envs,), kind)  # noqa: E731
     true_or_not, number = word(bool), word(jnp.float32)
-    like = Happened(
-        action=word(jnp.int32),
-        best=true_or_not,
-        terminated=true_or_not,
-        truncated=true_or_not,
-        reward=number,
-        loss=number,
-    )
+    like = Happened(word(jnp.int32), true_or_not, true_or_not, true_or_not, reward=number, loss=number)
     flat = packing(like).unpack((made.words.reshape(turns * envs, -1), []))
     return jax.tree.map(lambda x: x.reshape(turns, envs), flat)
 

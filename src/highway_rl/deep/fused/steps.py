@@ -1,0 +1,64 @@
+"""The step of the optimiser: of all small weights at once, and of the dense layer tile by tile."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, PyTree
+
+from highway_rl.deep.fused.layers import inputs_of, rows_of
+from highway_rl.deep.fused.memory import div, dot, load, rem, store
+from highway_rl.deep.fused.sizes import Sizes, power
+from highway_rl.deep.fused.windows import groups_of
+
+
+def step_of(optimizer: Any, rate: Array, gradient: Array, params: Array, moments: PyTree) -> PyTree:
+    """Numbers and their moments after a step of the optimiser."""
+    change, moments = optimizer.update(gradient, moments, params)
+    return params + rate * change, moments
+
+
+def small_step(step: Any, structure: Any, s: Sizes, *refs: Any) -> None:
+    """One program: how much the gradient is shrunk, in units of D, and the step of all small numbers."""
+    number, net, rate, most, lengths, conv, beyond, unit, *rest = refs
+    count = structure.num_leaves
+    given, (*made, shrink) = rest[:count], rest[count:]
+    n, tile = net[number[0]], jnp.arange(power(lengths.shape[0]))
+    total = jnp.sum(load(lengths, (tile,), tile < lengths.shape[0]))
+    place = jnp.arange(power(s.convolution))
+    gradient = jnp.zeros(place.shape, jnp.float32)
+    tap, (per_row, groups) = div(place, s.filters), groups_of(s)
+    row, column = div(tap, s.taps // s.window[0]), rem(tap, s.taps // s.window[0])
+    k = jnp.where(place < s.taps * s.filters, (row * per_row + (column >> 4)) * 16 + (column & 15), groups * 16)
+    for part in range(conv.shape[0]):
+        gradient += load(conv, (part, k * s.filters + rem(place, s.filters)), place < s.convolution)
+    pieces = [(place, place < s.convolution, gradient)]
+    place = jnp.arange(power(s.small - s.convolution))
+    real = place < s.small - s.convolution
+    pieces.append((s.convolution + place, real, load(beyond, (place,), real)))
+    total += sum(jnp.sum(gradient * gradient) for _, _, gradient in pieces)
+    factor = jnp.minimum(1.0, most[0] / jnp.maximum(jnp.sqrt(total), 1e-12))
+    shrink[0] = factor * unit[0]
+    for place, real, gradient in pieces:
+        params, moments = jax.tree.unflatten(structure, [load(ref, (n, place), real) for ref in given])
+        after = step(rate[0], gradient * factor, params, moments)
+        for ref, value in zip(made, jax.tree.leaves(after), strict=True):
+            store(ref, (n, place), value, real)
+
+
+def large_step(step: Any, structure: Any, s: Sizes, *refs: Any) -> None:
+    """A program a tile: its gradient, made here, and the step of the dense layer's weights."""
+    number, net, rate, shrink, d, x, *rest = refs
+    given, made = rest[: structure.num_leaves], rest[structure.num_leaves :]
+    at, seen = inputs_of(s, x, s.cut.large)
+    place, inside = (net[number[0]], at, slice(None)), rows_of(s, s.cut.large)
+    # the weights are read again by the next step, and better stay near; their moments are not
+    keep: list[dict] = [{}] + [{"eviction_policy": "evict_first"}] * (len(given) - 1)
+    params, moments = jax.tree.unflatten(
+        structure, [load(ref, place, inside, **how) for ref, how in zip(given, keep, strict=True)]
+    )
+    after = step(rate[0], dot(seen.T, d[...]) * shrink[0], params, moments)
+    for ref, value, how in zip(made, jax.tree.leaves(after), keep, strict=True):
+        store(ref, place, value, inside, **how)
