@@ -113,9 +113,8 @@ def test_a_gpu_trains_with_the_kernels_and_a_cpu_without():
 EVERY = [(game, k) for game in ("asterix", "breakout", "freeway", "seaquest", "space_invaders") for k in (1, 2, 4)]
 
 
-@pytest.mark.parametrize(
-    ("game", "k"), [case if case == ("seaquest", 4) else pytest.param(*case, marks=pytest.mark.full) for case in EVERY]
-)
+@pytest.mark.full
+@pytest.mark.parametrize(("game", "k"), EVERY)
 def test_every_game_is_translated(game, k):
     agent = DQN(num_networks=k)
     spec, learning, batches, here = case((game, DELAYED), agent, 1, few_digits=False)

@@ -76,7 +76,7 @@ def assert_same_mean(ours, theirs, what):
     assert gap <= 3 * error, f"{what}: {ours.mean():.4f} against {theirs.mean():.4f}, standard error {error:.4f}"
 
 
-@pytest.mark.parametrize("game", ["asterix", "breakout", "seaquest", "space_invaders"])
+@pytest.mark.parametrize("game", ["asterix", "breakout"])
 def test_random_play_scores_like_the_original(game):
     ours = returns_and_lengths(game, 100, 400, 0)
     theirs = original_returns_and_lengths(game, 300, 0)

@@ -99,6 +99,7 @@ def test_without_ramping_is_the_original():
         _check(game, [SCRIPTED[game](0), random_policy(1)], sticky=(0.0, 0.1), ramping=False, steps=400)
 
 
+@pytest.mark.full
 def test_older_oxygen_lasts_one_step_longer_behind_a_bar_of_nine():
     """The older rule against the original one: equal boards up to the last, which then shows nine cells of oxygen."""
     actions = np.asarray([DOWN] + [0] * 201)
