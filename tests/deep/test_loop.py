@@ -181,7 +181,7 @@ def test_a_period_of_several_networks_and_environments():
 
 
 def test_in_pieces_is_in_one_go():
-    """Advancing period by period gives the same run as one call, but for the last digit: two programs, two roundings."""
+    """Advancing period by period gives the same run as one call, but for the last digit: two programs round twice."""
     env = probes.late(10)
     whole, curve = finish(DQN(network=tiny), env)
     agent = make_agent(DQN(network=tiny), env.spec)
