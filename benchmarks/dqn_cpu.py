@@ -36,6 +36,7 @@ def ours(threads: int) -> dict[str, Any]:
     from highway_rl.deep.refresh import make_agent
     from highway_rl.deep.schedule import Schedule
     from highway_rl.envs import make_env
+    from highway_rl.records.provenance import provenance
 
     env = make_env("minatar/breakout")
     agent = make_agent(named_agent("n-step-dqn", rule={"n": 3}), env.spec)
@@ -60,7 +61,7 @@ def ours(threads: int) -> dict[str, Any]:
     for period in range(11, 111):  # plays, and does not learn
         run, _ = compiled(run, *when(period, 1_000))
     _, full = later(run, 111)
-    return {"us": early, "full_us": full, "compile_s": compile_s}
+    return {"us": early, "full_us": full, "compile_s": compile_s, "provenance": provenance(benchmark="dqn_cpu")}
 
 
 def board_game() -> Any:
@@ -215,9 +216,8 @@ def main() -> None:
             print(f"{name}: left out, {error}")
             continue
         rows.append({**row, "threads": args.threads, "machine": platform.machine(), "load": os.getloadavg()[0]})
-        print(
-            "  ".join(f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}" for k, v in rows[-1].items()), flush=True
-        )
+        shown = {k: v for k, v in rows[-1].items() if k != "provenance"}
+        print("  ".join(f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}" for k, v in shown.items()), flush=True)
     if args.out:
         args.out.write_text(json.dumps({"rows": rows}, indent=1) + "\n")
 
