@@ -2,6 +2,7 @@
 
     python benchmarks/dqn.py                       one run on this machine
     python benchmarks/dqn.py --runs 1 60 --games breakout seaquest --algos dqn retrace
+    python benchmarks/dqn.py --preset paper --networks 1 2 4 --envs 1 8 --ratio 1 0.25
     python benchmarks/dqn.py --algos soft-highway-dqn:depths=1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,end dqn:k=4
 
 A period is timed after warming up. By default with preset explorer: one network, one environment, one update of 32 a
@@ -154,6 +155,8 @@ def main() -> None:
     )
     parser.add_argument("--bootstrap", help="greedy or epsilon-greedy: the preset's if none")
     parser.add_argument("--runs", nargs="+", type=int, default=[1])
+    parser.add_argument("--envs", nargs="+", type=int, default=[1], help="environments of a run that step at once")
+    parser.add_argument("--ratio", nargs="+", type=float, default=[1.0], help="updates per environment step")
     parser.add_argument("--delay", default="end", help="end, or none")
     parser.add_argument("--parts", action="store_true", help="also each part alone")
     parser.add_argument("--kernels", type=Path, help="file that gets the time of each kernel on a GPU")
@@ -166,14 +169,15 @@ def main() -> None:
     rows = json.loads(args.out.read_text())["rows"] if args.out and args.out.exists() else []
     facts = provenance(benchmark="dqn")
     bootstrap = {"bootstrap": args.bootstrap} if args.bootstrap else {}
-    cases = itertools.product(args.games, args.algos, [{"k": k} for k in args.networks] or [{}], args.runs)
-    for game, algo, networks, runs in cases:
+    networks_ = [{"k": k} for k in args.networks] or [{}]
+    cases = itertools.product(args.games, args.algos, networks_, args.runs, args.envs, args.ratio)
+    for game, algo, networks, runs, envs, ratio in cases:
         env = make_env(f"minatar/{game}", **({} if args.delay == "none" else {"delay": args.delay}))
         config = Config(f"minatar/{game}", preset=args.preset, settings=networks | bootstrap)
         agent, _ = build(config, env, parse(algo)[0])
-        schedule = Schedule(steps=10_000, start=1_000, capacity=args.capacity)
+        schedule = Schedule(steps=10_000, start=1_000, capacity=args.capacity, num_envs=envs, updates_per_step=ratio)
         row: dict[str, Any] = {"game": game, "delay": args.delay, "algo": algo, "preset": args.preset, "runs": runs}
-        row |= {"networks": agent.num_networks} | bootstrap
+        row |= {"networks": agent.num_networks, "envs": envs, "ratio": ratio} | bootstrap
         row |= whole(env, agent, schedule, runs, args.periods)
         if args.parts:
             row |= parts(env, agent, schedule, runs)
