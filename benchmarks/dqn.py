@@ -22,7 +22,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from highway_rl.data.codec import codec, decoded
+from highway_rl.data.codec import codec
 from highway_rl.deep import dqn, loop
 from highway_rl.deep.refresh import make_agent, whole_store, whole_targets
 from highway_rl.deep.schedule import Schedule
@@ -43,13 +43,18 @@ def seconds(f: Any, *args: Any, repeats: int = 3) -> float:
     return best
 
 
-def whole(env: Any, agent: Any, schedule: Any, runs: int, periods: int) -> dict[str, float]:
-    """µs a step of the compiled program that trains; state is donated, as the host loop does."""
+def program(env: Any, agent: Any, schedule: Any, runs: int) -> tuple[Any, Any]:
+    """The runs as they begin, and one more period of them; state is donated, as the host loop does."""
     keys = jax.random.split(jax.random.key(0), runs)
     made = make_agent(agent, env.spec)
     state = jax.jit(jax.vmap(lambda k: loop.init(env, made, schedule, k)))(keys)
-    one = lambda r, first: loop.advance(env, make_agent(agent, env.spec), schedule, r, first, 1)  # noqa: E731
-    go = jax.jit(jax.vmap(one, in_axes=(0, None)), donate_argnums=0)
+    one = lambda r, first: loop.advance(env, made, schedule, r, first, 1)  # noqa: E731
+    return state, jax.jit(jax.vmap(one, in_axes=(0, None)), donate_argnums=0)
+
+
+def whole(env: Any, agent: Any, schedule: Any, runs: int, periods: int) -> dict[str, float]:
+    """µs a step of the compiled program that trains."""
+    state, go = program(env, agent, schedule, runs)
     begin = time.perf_counter()
     compiled = go.lower(state, jnp.int32(0)).compile()
     compile_s = time.perf_counter() - begin
@@ -68,11 +73,7 @@ def whole(env: Any, agent: Any, schedule: Any, runs: int, periods: int) -> dict[
 
 def kernels(env: Any, agent: Any, schedule: Any, runs: int, file: Path) -> None:
     """Where the time of a period goes on a GPU: µs a step of each kernel, and how often it runs in a step."""
-    keys = jax.random.split(jax.random.key(0), runs)
-    made = make_agent(agent, env.spec)
-    state = jax.jit(jax.vmap(lambda k: loop.init(env, made, schedule, k)))(keys)
-    one = lambda r, first: loop.advance(env, make_agent(agent, env.spec), schedule, r, first, 1)  # noqa: E731
-    go = jax.jit(jax.vmap(one, in_axes=(0, None)), donate_argnums=0)
+    state, go = program(env, agent, schedule, runs)
     for period in range(2):
         state, _ = jax.block_until_ready(go(state, jnp.int32(period)))
     with tempfile.TemporaryDirectory() as folder:
@@ -104,11 +105,10 @@ def parts(env: Any, agent: Any, schedule: Any, runs: int, steps: int = 1000) -> 
     """µs a step of each part alone."""
     coded = codec(env.spec.observation)
     playing = auto_reset(env)
-    keys = jax.random.split(jax.random.key(0), runs)
-    run = jax.jit(jax.vmap(lambda k: loop.init(env, make_agent(agent, env.spec), schedule, k)))(keys)
-    obs = jnp.zeros((runs, agent.batch_size, coded.width), jnp.uint8)
-    action = jnp.zeros((runs, agent.batch_size), jnp.int32)
-    target = jnp.ones((runs, agent.batch_size), jnp.float32)
+    run, _ = program(env, agent, schedule, runs)
+    rows = jnp.zeros((runs, 1, 1, agent.batch_size, coded.width), jnp.uint8)
+    net, taken = jnp.zeros((runs, 1, 1), jnp.int32), jnp.zeros((runs, 1, 1, agent.batch_size), jnp.int32)
+    batches = dqn.Batch(net, rows, taken, jnp.ones(taken.shape, jnp.float32))
 
     def repeat(f: Any) -> Any:
         return jax.jit(lambda x: jax.lax.scan(lambda c, i: (f(c, i), None), x, jnp.arange(steps))[0])
@@ -124,12 +124,9 @@ def parts(env: Any, agent: Any, schedule: Any, runs: int, steps: int = 1000) -> 
         return first + jnp.argmax(q, axis=-1)
 
     def learn(learning: Any, i: Any) -> Any:
-        rows = jnp.concatenate([jax.vmap(jax.vmap(coded.encode))(run.env.obs), obs ^ i.astype(jnp.uint8)], axis=1)
-
-        def one(c: Any, o: Any, a: Any, t: Any) -> Any:
-            return dqn.update(agent, env.spec, c, jnp.int32(0), decoded(coded, o), a, t)[0]
-
-        return jax.vmap(one)(learning, rows, action, target)
+        here = jax.vmap(jax.vmap(coded.encode))(run.env.obs)
+        drawn = batches._replace(obs=batches.obs ^ i.astype(jnp.uint8))
+        return jax.vmap(lambda c, b, h: dqn.learn(agent, env.spec, c, b, (0, 0), h)[0])(learning, drawn, here)
 
     full = jnp.int32(schedule.capacity)
     refresh = jax.jit(jax.vmap(lambda r: whole_targets(agent, env.spec, r.learning, r.store, full, jax.random.key(0))))

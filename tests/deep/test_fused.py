@@ -15,6 +15,7 @@ from highway_rl.deep.dqn import DQN, Batch
 from highway_rl.deep.refresh import make_agent
 from highway_rl.deep.schedule import Schedule
 from highway_rl.envs import make_env, probes
+from highway_rl.types import Spec
 
 RUNS, TURNS, UPDATES = 2, 2, 2
 
@@ -131,5 +132,9 @@ def test_what_does_not_fit_takes_the_plain_formula():
     adam = lambda: optax.adam(1.0)  # noqa: E731
     for other in ({"batch_size": 24}, {"optimizer": adam}, {"network": deep}, {"network": dueling}):
         assert fused.fits(dataclasses.replace(DQN(), **other), spec, 1) is None
-    assert fused.fits(DQN(), spec, 17) is None
+    assert fused.fits(DQN(), spec, 8) is not None
+    assert fused.fits(DQN(), spec, 9) is None  # more than a GPU has run, and so are these
+    assert fused.fits(DQN(batch_size=64), spec, 1) is None
+    large = Spec("large", jax.ShapeDtypeStruct((30, 30, 3), bool), 4)
+    assert fused.fits(DQN(), large, 1) is None
     assert fused.fits(DQN(), probes.late(3).spec, 1) is None

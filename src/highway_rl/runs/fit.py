@@ -198,7 +198,6 @@ class _Training:
             if reported:
                 shown = ("value", "largest", "error", "bias")
                 self.seen = [{k: float(getattr(curve.seen, k)[i]) for k in shown} for i in range(len(program.labels))]
-            if reported:
                 speed = (step - first_step) / (time.perf_counter() - begun)
                 rows = rows_of(pending, program)
                 rows = [row for row, broken in zip(rows, curve.broken, strict=True) if row["step"] <= broken]

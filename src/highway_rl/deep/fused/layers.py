@@ -120,9 +120,9 @@ def back(s: Sizes, number: Any, net: Any, d: Any, unit: Any, x: Any, wide: Any, 
     tile = s.cut.back
     at, seen = inputs_of(s, x, tile)
     w = load(wide, (net[number[0]], at, slice(None)), rows_of(s, tile)).astype(jnp.float16)
-    back = d[...]
-    g = dot(seen.T, back) * unit[0]
+    dh = d[...]
+    g = dot(seen.T, dh) * unit[0]
     lengths[pl.program_id(0)] = jnp.sum(g * g)
-    below = jnp.where(seen > 0, dot(back, w.T), 0.0).astype(jnp.float16)
+    below_it = jnp.where(seen > 0, dot(dh, w.T), 0.0).astype(jnp.float16)
     column = pl.program_id(0) * tile + grid(s.batch, tile)[1]
-    store(dx, (pl.ds(0, s.batch), at), below, column < s.features)
+    store(dx, (pl.ds(0, s.batch), at), below_it, column < s.features)

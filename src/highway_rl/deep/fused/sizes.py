@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from highway_rl.deep.networks import BoardNetwork, Linear
-from highway_rl.deep.weights import Weights
+from highway_rl.deep.weights import SMALL, Weights
 from highway_rl.types import Spec
 
 if TYPE_CHECKING:
@@ -74,6 +74,16 @@ class Sizes(NamedTuple):
         return self.window[0] ** 2 * self.board[2]
 
     @property
+    def groups_a_row(self) -> int:
+        """A window's row is so many groups of 16 taps, the last filled up."""
+        return -(-self.window[0] * self.board[2] // 16)
+
+    @property
+    def groups(self) -> int:
+        """All groups of a window, and empty ones up to a power of two."""
+        return power(self.window[0] * self.groups_a_row, 1)
+
+    @property
     def features(self) -> int:
         return self.places * self.filters
 
@@ -116,9 +126,17 @@ def fits(agent: DQN, spec: Spec, envs: int) -> Sizes | None:
     weights = jax.eval_shape(lambda: Weights([jnp.zeros((inputs, hidden))], jnp.zeros(sizes.small)))
     state = jax.eval_shape(agent.optimizer().init, weights)
     alone = all(isinstance(leaf, Weights) for leaf in jax.tree.leaves(state, is_leaf=is_weights))
-    powers = all(n == power(n) and n <= 256 for n in (sizes.batch, filters, hidden))
-    fine = sizes.inputs == inputs and inputs * hidden > 2**16 and powers and alone and envs <= 16
+    powers = all(n == power(n) for n in (sizes.batch, filters, hidden))
+    fine = sizes.inputs == inputs and inputs * hidden > SMALL and powers and alone and tried(sizes)
     return sizes if fine else None
+
+
+def tried(s: Sizes) -> bool:
+    """Whether a GPU has run kernels of these sizes or larger ones: they hold whole windows, rows of the batch and all
+    networks' actions at once, and much larger ones would not fit into its registers."""
+    windows = power(s.places) * 16 * s.groups
+    rows = s.batch <= 32 and s.filters <= 16 and s.hidden <= 128
+    return windows <= 64 * 128 and rows and s.here * s.networks <= 8 and s.actions <= 8
 
 
 def is_weights(x: object) -> bool:

@@ -11,7 +11,6 @@ from jaxtyping import Array, PyTree
 from highway_rl.deep.fused.layers import inputs_of, rows_of
 from highway_rl.deep.fused.memory import div, dot, load, rem, store
 from highway_rl.deep.fused.sizes import Sizes, power
-from highway_rl.deep.fused.windows import groups_of
 
 
 def step_of(optimizer: Any, rate: Array, gradient: Array, params: Array, moments: PyTree) -> PyTree:
@@ -29,9 +28,11 @@ def small_step(step: Any, structure: Any, s: Sizes, *refs: Any) -> None:
     total = jnp.sum(load(lengths, (tile,), tile < lengths.shape[0]))
     place = jnp.arange(power(s.convolution))
     gradient = jnp.zeros(place.shape, jnp.float32)
-    tap, (per_row, groups) = div(place, s.filters), groups_of(s)
+    tap = div(place, s.filters)
     row, column = div(tap, s.taps // s.window[0]), rem(tap, s.taps // s.window[0])
-    k = jnp.where(place < s.taps * s.filters, (row * per_row + (column >> 4)) * 16 + (column & 15), groups * 16)
+    k = jnp.where(
+        place < s.taps * s.filters, (row * s.groups_a_row + (column >> 4)) * 16 + (column & 15), s.groups * 16
+    )
     for part in range(conv.shape[0]):
         gradient += load(conv, (part, k * s.filters + rem(place, s.filters)), place < s.convolution)
     pieces = [(place, place < s.convolution, gradient)]

@@ -13,7 +13,7 @@ from highway_rl.deep.fused.layers import back, dense, head
 from highway_rl.deep.fused.memory import call, half, single
 from highway_rl.deep.fused.sizes import Sizes, is_weights, power
 from highway_rl.deep.fused.steps import large_step, small_step, step_of
-from highway_rl.deep.fused.windows import groups_of, see, see_all, windows
+from highway_rl.deep.fused.windows import see, see_all, windows
 from highway_rl.deep.weights import Weights
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def learn(
     out = [half(sizes.batch, sizes.features), single(tiles)]
     dx, lengths = run(back, sizes, tiles, out, *chosen, d, unit, x, wide)
     splits = -(-sizes.batch // cut.windows)
-    out = [single(splits, (16 * groups_of(sizes)[1] + 1) * sizes.filters)]
+    out = [single(splits, (16 * sizes.groups + 1) * sizes.filters)]
     conv = run(windows, sizes, splits, out, number.reshape(1), unit, obs, dx)[0]
     step = functools.partial(step_of, agent.optimizer())
     rate, most = (jnp.asarray(v, jnp.float32).reshape(1) for v in (agent.learning_rate, agent.max_gradient))

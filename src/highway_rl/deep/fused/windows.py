@@ -14,16 +14,10 @@ from highway_rl.deep.fused.memory import below, div, dot, grid, load, rem, store
 from highway_rl.deep.fused.sizes import Sizes, power
 
 
-def groups_of(s: Sizes) -> tuple[int, int]:
-    """A window's row is so many groups of 16 taps, the last filled up; so many groups there are in all, filled up."""
-    row = -(-s.window[0] * s.board[2] // 16)
-    return row, power(s.window[0] * row, 1)
-
-
 def tap_of(s: Sizes, group: Array, inner: Array) -> tuple[Array, Array]:
     """The number of a tap among the convolution's weights, and whether there is one."""
-    (size, _), channels, (per_row, _) = s.window, s.board[2], groups_of(s)
-    row, column = div(group, per_row), rem(group, per_row) * 16 + inner
+    (size, _), channels = s.window, s.board[2]
+    row, column = div(group, s.groups_a_row), rem(group, s.groups_a_row) * 16 + inner
     return row * size * channels + column, (row < size) & (column < size * channels)
 
 
@@ -33,13 +27,12 @@ def windows_of(s: Sizes, byte_at: Any, transposed: bool = False) -> Array:
     The 16 taps of a group are neighbours among the bits: three bytes hold them, wherever they begin.
     """
     stride, (height, width, channels) = s.window[1], s.board
-    per_row, groups = groups_of(s)
-    places = power(s.places)
+    groups, places = s.groups, power(s.places)
     shape = (groups, places) if transposed else (places, groups)
     place, group = (jax.lax.broadcasted_iota(jnp.int32, shape, int(transposed) ^ axis) for axis in (0, 1))
-    row = jnp.minimum(div(place, s.columns) * stride + div(group, per_row), height - 1)
+    row = jnp.minimum(div(place, s.columns) * stride + div(group, s.groups_a_row), height - 1)
     column = rem(place, s.columns) * stride
-    first = (row * width + column) * channels + rem(group, per_row) * 16
+    first = (row * width + column) * channels + rem(group, s.groups_a_row) * 16
     first = jnp.minimum(first, height * width * channels - 1)
     byte, last = first >> 3, (height * width * channels + s.beside - 1) >> 3
     word = jnp.int32(0)
@@ -66,7 +59,7 @@ def beside_of(s: Sizes, byte_at: Any) -> tuple[Array, Array]:
 
 def convolution(s: Sizes, small: Any, network: Any) -> tuple[Array, Array]:
     """Weights, zero where a group has no tap, and biases of a network's convolution."""
-    k, filter_ = grid(16 * groups_of(s)[1], s.filters)
+    k, filter_ = grid(16 * s.groups, s.filters)
     tap, real = tap_of(s, k >> 4, k & 15)
     weight = load(small, (network, tap * s.filters + filter_), real).astype(jnp.float16)
     return weight, load(small, (network, pl.ds(s.taps * s.filters, s.filters)))
@@ -118,7 +111,7 @@ def windows(s: Sizes, number: Any, unit: Any, batch: Any, dx: Any, sums: Any) ->
     """A program some rows of the batch: the gradient of the convolution's weights and biases."""
     part = pl.program_id(0)
     place, filter_ = grid(power(s.places), s.filters)
-    k, filter__ = grid(16 * groups_of(s)[1], s.filters)
+    k, filter__ = grid(16 * s.groups, s.filters)
     weight, bias = jnp.zeros(k.shape, jnp.float32), jnp.zeros(s.filters, jnp.float32)
     for i in range(s.cut.windows):
         row = part * s.cut.windows + i
