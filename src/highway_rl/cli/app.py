@@ -109,9 +109,8 @@ class Plot(Debug):
                 f" {', '.join(base.experiments())}"
             )
         experiment = base.find(self.experiment)
-        stored = self.out / f"{experiment.name}.csv"
-        rows, _ = base.read_rows(stored)
-        with claims.fitting(stored):
+        rows = experiment.stored(self.out)
+        with claims.fitting(experiment.path(self.out)):
             figures = experiment.plot(rows, self.out)
         for path in figures:
             print(f"figure: {path}")

@@ -17,7 +17,7 @@ import os
 import pkgutil
 import platform
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -37,22 +37,52 @@ class Verdict(NamedTuple):
     verdict: str
 
 
+class Table(NamedTuple):
+    """Numbers as people read them: a title, the names of the columns, and a row of texts after the other."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
+
+
+class Stage(NamedTuple):
+    """Training runs that are wanted, as trials (see `trials`); the smaller its number, the sooner."""
+
+    order: int
+    trials: list[Any]
+
+
 @dataclasses.dataclass(frozen=True)
 class Experiment:
     """One figure of the paper. `run` turns a cell into rows; `claims` judges rows by the number of the claim.
 
     `cost` orders cells that run side by side, the dearest first; `workers` is how many do so unless the user says.
+    Where the cells are training runs there are `stages` instead: what is still wanted, given the rows there are.
     """
 
     name: str
     paper: str
     summary: str
-    cells: Callable[[Scale, int], list[dict[str, Any]]]
-    run: Callable[..., Iterable[Row]]
     plot: Callable[[Rows, Path], list[Path]]
     claims: dict[int, Callable[[Rows], Verdict]]
+    cells: Callable[[Scale, int], list[dict[str, Any]]] = lambda scale, seed: []
+    run: Callable[..., Iterable[Row]] = lambda **cell: []
+    stages: Callable[[Scale, int, Rows], list[Stage]] | None = None
+    tables: Callable[[Rows], list[Table]] = lambda rows: []
     cost: Callable[[dict[str, Any]], float] = lambda cell: 0.0
     workers: Callable[[Scale], int] = lambda scale: 1
+
+    def stored(self, out: Path) -> Rows:
+        """The rows that are stored; a `ValueError` says how to make them."""
+        if self.stages is None:
+            return read_rows(self.path(out))[0]
+        from highway_rl.experiments.queue import rows_of
+
+        return rows_of(self, out)
+
+    def path(self, out: Path) -> Path:
+        """Where its rows lie: a file of its own, or the folder of all training runs."""
+        return out / f"{self.name}.csv" if self.stages is None else out / "deep"
 
 
 def experiments() -> dict[str, Experiment]:
@@ -90,6 +120,11 @@ def run(
     checks.whole("seed", seed, 0)
     workers = experiment.workers(scale) if workers is None else workers
     checks.whole("workers", workers, 1)
+    if experiment.stages is not None:
+        from highway_rl.experiments import queue
+
+        queue.work([experiment], scale, seed, out, step, workers=workers)
+        return experiment.path(out)
     cells = experiment.cells(scale, seed)
     path = out / f"{experiment.name}.csv"
     facts = provenance(experiment=experiment.name, scale=scale, seed=seed, cells=len(cells), workers=workers)

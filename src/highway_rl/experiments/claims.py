@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from highway_rl.experiments.base import NOT_RUN, Experiment, Verdict, experiments
-from highway_rl.records.rows import read_rows
 
 STATEMENTS = {
     1: "Example MDP: 10 transitions, rewards -9 / 3 / 9 for red / orange / blue, discount 1, three policies alike",
@@ -56,11 +55,11 @@ def check(out: Path, only: Experiment | None = None) -> list[dict[str, Any]]:
             continue
         if experiment is None or judge is None:
             verdict = Verdict("no experiment for it yet", NOT_RUN)
-        elif not (path := out / f"{experiment.name}.csv").exists():
+        elif not (path := experiment.path(out)).exists():
             verdict = Verdict(f"run it with: highway-rl run {experiment.name}", NOT_RUN)
         else:
             if experiment.name not in stored:
-                stored[experiment.name] = read_rows(path)[0]
+                stored[experiment.name] = experiment.stored(out)
             with fitting(path):
                 verdict = judge(stored[experiment.name])
         result.append({"id": number, "statement": statement, "value": verdict.value, "verdict": verdict.verdict})

@@ -70,6 +70,10 @@ def _writable(out: Path) -> None:
         raise ValueError(f"{existing} cannot be written ({error.strerror}): give --out a folder that can") from None
 
 
+class InUse(ValueError):
+    """Another process trains into the folder."""
+
+
 @contextlib.contextmanager
 def locked(out: Path) -> Iterator[None]:
     """One process at a time trains into a folder; the lock ends with the process, however that ends."""
@@ -86,7 +90,7 @@ def locked(out: Path) -> Iterator[None]:
             file.seek(0)
             who = file.read().strip()
             by = f" (process {who})" if who else ""
-            raise ValueError(f"{out} is in use by another training{by}: wait for it, or give another --out") from None
+            raise InUse(f"{out} is in use by another training{by}: wait for it, or give another --out") from None
         file.truncate(0)
         file.write(str(os.getpid()))
         file.flush()

@@ -1,0 +1,282 @@
+"""Figures, tables and claims of the main comparison, from stored rows alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from highway_rl.experiments import main
+from highway_rl.experiments.base import FAILS, HOLDS, NOT_RUN, PARTLY, Experiment, Rows, Table, Verdict
+from highway_rl.experiments.main import DELAYED, Setting, Size
+from highway_rl.experiments.scores import ByTask, above, average, by_game, draw_curves, said, seed_table, values
+from highway_rl.records.figures import axes, key, look, save
+from highway_rl.records.statistics import aggregate, normalised, profile
+
+LOOKS = {
+    "DQN": look("dqn"),
+    "n-step DQN": look("n-step-dqn"),
+    "λ-return DQN": look("lambda-dqn"),
+    "Retrace(1)": look("retrace"),
+    "n-step Highway DQN": look("n-step-highway-dqn"),
+    "Soft Highway DQN": look("soft-highway-dqn"),
+}
+HIGHWAY = ("Soft Highway DQN", "n-step Highway DQN")
+VIEWS = {"best": "the best k and n of each game, as in the paper", "one": "one k and n for all games"}
+
+
+def about(rows: Rows) -> tuple[Size, int]:
+    """The size and the first seed that rows were made with."""
+    return main.SIZES[rows[0]["scale"]], int(rows[0]["first_seed"])
+
+
+def finals(rows: Rows, env: str, view: str) -> dict[str, dict[str, Rows]]:
+    """The long runs of one view, by method and task: of every task in which each method has some."""
+    size, seed = about(rows)
+    fixed = main.for_all(rows, size, env, seed)
+    settings = main.chosen(rows, size, env, seed) if view == "best" else dict.fromkeys(size.tasks, fixed or {})
+    mine = [row for row in rows if row["env"] == env and row["seed"] < main.SCREEN_SEED]
+    runs: dict[str, dict[str, Rows]] = {}
+    for task, picks in settings.items():
+        found = {
+            name: [row for row in mine if (row["task"], row["algo"], row["k"]) == (task, *pick)]
+            for name, pick in picks.items()
+        }
+        if found and all(found.values()):
+            for name, its in found.items():
+                runs.setdefault(name, {})[task] = sorted(its, key=lambda row: row["seed"])
+    return runs
+
+
+def title(task: str, env: str) -> str:
+    return task.removeprefix("minatar/").replace("_", " ").title() + ("-Delay" if env == DELAYED else "")
+
+
+def plot(rows: Rows, out: Path) -> list[Path]:
+    size, _ = about(rows)
+    figures = [screens(rows, out / f"main-screen{suffix(env)}.png", env) for env in size.envs if screened(rows, env)]
+    figures += [curves(rows, out / "main.png")] if any(finals(rows, env, "best") for env in size.envs) else []
+    for env in size.envs:
+        if finals(rows, env, "best"):
+            figures.append(summary(rows, env, out / f"main-summary{suffix(env)}.png"))
+    return figures
+
+
+def suffix(env: str) -> str:
+    return "-delay" if env == DELAYED else ""
+
+
+def screened(rows: Rows, env: str) -> dict[str, dict[Setting, float]]:
+    """By task, the training score of every setting that the screen tried."""
+    size, seed = about(rows)
+    found = {task: main.screened(rows, size, task, env, seed) for task in size.tasks}
+    return {task: scores for task, scores in found.items() if scores is not None}
+
+
+def screens(rows: Rows, path: Path, env: str) -> Path:
+    """Every setting's training score: what the choice was made from."""
+    size, _ = about(rows)
+    found = screened(rows, env)
+    texts = [(name, algo) for name, algos in main.methods(size).items() for algo in algos]
+    figure, grid = axes(
+        len(found), "The screen: training score of every setting, over the last quarter", columns=min(len(found), 3),
+        size=(4.2, 3.8),
+    )  # fmt: skip
+    shapes = dict(zip(size.ks, "osD^v", strict=False))
+    for ax, (task, scores) in zip(grid, found.items(), strict=True):
+        for i, (name, algo) in enumerate(texts):
+            for k in size.ks:
+                ax.plot(scores[Setting(algo, k)], i, shapes[k], ms=5, color=LOOKS[name].colour, alpha=0.85)
+        ax.set_yticks(range(len(texts)), [short(name, algo) for name, algo in texts], fontsize=7)
+        ax.set(title=title(task, env), ylim=(len(texts) - 0.5, -0.5), xlabel="training score")
+    key(figure, {f"k = {k}": {"marker": m, "ls": "", "color": "0.4"} for k, m in shapes.items()})
+    return save(figure, path)
+
+
+def short(name: str, algo: str) -> str:
+    """A method with its n, as a label."""
+    n = algo.partition(":n=")[2].replace("end", "∞")
+    return name.removesuffix(" DQN") + (f", n = {n}" if n else "")
+
+
+def curves(rows: Rows, path: Path) -> Path:
+    """The paper's figure: training scores, the best setting of each game."""
+    size, _ = about(rows)
+    panels = [(env, task, found) for env in reversed(size.envs) for task, found in _by_task(rows, env).items()]
+    figure, grid = axes(
+        len(panels), "Training score (mean over seeds, 95 % interval)", columns=min(len(panels), 5), size=(3.0, 2.6)
+    )
+    for ax, (env, task, found) in zip(grid, panels, strict=True):
+        draw_curves(ax, found, "score", LOOKS)
+        ax.set_title(title(task, env))
+    key(figure, {name: {"color": x.colour, "ls": x.line} for name, x in LOOKS.items()}, "outside lower center", ncol=6)
+    return save(figure, path)
+
+
+def _by_task(rows: Rows, env: str) -> dict[str, dict[str, Rows]]:
+    runs = finals(rows, env, "best")
+    tasks = dict.fromkeys(task for by_task in runs.values() for task in by_task)
+    return {task: {name: runs[name][task] for name in runs} for task in tasks}
+
+
+def normal(runs: Mapping[str, ByTask], name: str) -> dict[str, dict[str, np.ndarray]]:
+    """Scores on the way from random play, 0, to the best method's mean of that game, 1."""
+    scores = {method: by_game(by_task, name) for method, by_task in runs.items()}
+    tasks = list(next(iter(scores.values())))
+    low = {task: main.RANDOM.get(task.removeprefix("minatar/"), 0.0) for task in tasks}
+    means = {task: max(float(np.mean(scores[m][task])) for m in scores) for task in tasks}
+    high = {task: means[task] if means[task] > low[task] else low[task] + 1.0 for task in tasks}
+    return normalised(scores, low, high)
+
+
+def summary(rows: Rows, env: str, path: Path) -> Path:
+    """All games together, in both views: interquartile means, probabilities of improvement, profiles."""
+    views = {view: found for view in VIEWS if (found := finals(rows, env, view))}
+    figure, grid = axes(
+        3 * len(views),
+        f"All games together{', reward at the end' if env == DELAYED else ''}: greedy test",
+        columns=3,
+        size=(4.4, 3.2),
+    )
+    for line, (view, runs) in enumerate(views.items()):
+        left, middle, right = grid[3 * line : 3 * line + 3]
+        ways = normal(runs, "greedy")
+        _bars(left, {name: found.iqm for name, found in aggregate(ways).items()})
+        left.set(title=VIEWS[view], xlabel="interquartile mean: 0 random, 1 best of the game")
+        pairs = [(a, b) for a in HIGHWAY for b in runs if b not in HIGHWAY]
+        for i, (a, b) in enumerate(pairs):
+            likely = above(runs[a], runs[b], "greedy")
+            if likely is not None:
+                middle.plot(
+                    [likely.low, likely.high], [i, i], lw=5, color=LOOKS[a].colour, alpha=0.4, solid_capstyle="butt"
+                )
+                middle.plot(likely.value, i, "o", ms=5, color=LOOKS[a].colour)
+        middle.axvline(0.5, color="0.6", lw=0.8, ls=":")
+        middle.set_yticks(range(len(pairs)), [f"{a.removesuffix(' DQN')} > {b}" for a, b in pairs], fontsize=7)
+        middle.set(
+            title="a seed scores more than a rival's", xlabel="probability", xlim=(0, 1), ylim=(len(pairs) - 0.5, -0.5)
+        )
+        levels = np.linspace(0, 1.2, 61)
+        for name, by_task in ways.items():
+            share = profile(by_task, levels, repeats=500)
+            right.plot(levels, share.value, LOOKS[name].line, color=LOOKS[name].colour, lw=1.4)
+            right.fill_between(levels, share.low, share.high, color=LOOKS[name].colour, alpha=0.12, lw=0)
+        right.set(title="share of runs above a score", xlabel="score: 0 random, 1 best of the game", ylim=(-0.02, 1.02))
+    return save(figure, path)
+
+
+def _bars(ax: Any, found: dict[str, Any]) -> None:
+    for i, (name, one) in enumerate(found.items()):
+        ax.plot([one.low, one.high], [i, i], lw=6, color=LOOKS[name].colour, alpha=0.4, solid_capstyle="butt")
+        ax.plot(one.value, i, "o", ms=5, color=LOOKS[name].colour)
+    ax.set_yticks(range(len(found)), list(found), fontsize=8)
+    ax.set_ylim(len(found) - 0.5, -0.5)
+
+
+def tables(rows: Rows) -> list[Table]:
+    """What was chosen, every seed's scores, and all games together."""
+    size, _ = about(rows)
+    found = []
+    for env in size.envs:
+        late = "reward at the end" if env == DELAYED else "reward as the game pays it"
+        for view, words in VIEWS.items():
+            runs = finals(rows, env, view)
+            if not runs:
+                continue
+
+            def label(method: str, its: Rows) -> str:
+                return f"{short(method, its[0]['algo'])}, k = {its[0]['k']}"
+
+            for name in ("greedy", "exploring"):
+                found.append(seed_table(f"Scores, {late}, {words}", runs, name, label))
+            found.append(_pairs(f"Probability that a seed scores more, {late}, {words}", runs))
+        if scores := screened(rows, env):
+            found.append(_choices(f"Chosen by the screen, {late}", scores, size))
+    return found
+
+
+def _pairs(what: str, runs: Mapping[str, ByTask]) -> Table:
+    lines = [
+        (a, b, said(above(runs[a], runs[b], "greedy"), 2), said(above(runs[a], runs[b], "exploring"), 2))
+        for a in HIGHWAY
+        for b in runs
+        if b not in HIGHWAY
+    ]
+    return Table(what, ("method", "against", "greedy test", "test at the training ε"), lines)
+
+
+def _choices(what: str, scores: dict[str, dict[Setting, float]], size: Size) -> Table:
+    lines = []
+    for task, of in scores.items():
+        for name, texts in main.methods(size).items():
+            pick = main.best(of, texts)
+            lines.append((task.removeprefix("minatar/"), short(name, pick.algo), str(pick.k), f"{of[pick]:.2f}"))
+    return Table(what, ("task", "method", "k", "training score"), lines)
+
+
+def freeway(rows: Rows) -> Verdict:
+    """Claim 11: about 50 for Highway where the others stay below 5."""
+    size, _ = about(rows)
+    env = size.envs[0]
+    runs = finals(rows, env, "best")
+    tasks = next(iter(runs.values()), {})
+    task = next(
+        (t for t in tasks if t.endswith("freeway")),
+        None if size.tasks[0].startswith("minatar") else next(iter(tasks), None),
+    )
+    if task is None:
+        return Verdict("the long runs on Freeway-Delay are still to come", NOT_RUN)
+    found = {name: [average(by_task[task], test) for test in ("greedy", "exploring")] for name, by_task in runs.items()}
+    value = "; ".join(f"{name} {said(g)} greedy, {said(e)} at ε" for name, (g, e) in found.items())
+    best = {name: max(x.value for x in both if x) for name, both in found.items() if any(both)}
+    ours, theirs = max(best.get(n, -np.inf) for n in HIGHWAY), max(v for n, v in best.items() if n not in HIGHWAY)
+    verdict = HOLDS if ours >= 40 and theirs < 5 else PARTLY if ours > theirs else FAILS
+    return Verdict(f"{title(task, env)}, {count(rows, env)}: {value}", verdict)
+
+
+def count(rows: Rows, env: str) -> str:
+    """How many seeds and steps the final runs have."""
+    runs = finals(rows, env, "best")
+    its = [found for by_task in runs.values() for found in by_task.values()]
+    steps = {row["steps"] for found in its for row in found}
+    return f"{min(map(len, its))} seeds, {max(steps):,} steps"
+
+
+def comparison(rows: Rows) -> Verdict:
+    """Claim 18, with what the comparison says: Highway above every rival over all delayed games."""
+    size, _ = about(rows)
+    env = size.envs[0]
+    runs = finals(rows, env, "best")
+    if not runs:
+        return Verdict("the long runs are still to come; the screens are stored", NOT_RUN)
+    tasks = list(next(iter(runs.values())))
+    rivals = [name for name in runs if name not in HIGHWAY]
+    likely = {name: [above(runs[name], runs[rival], "greedy") for rival in rivals] for name in HIGHWAY}
+    ahead = 0
+    for task in tasks:
+        means = {name: np.mean(values(by_task[task], "greedy") or [-np.inf]) for name, by_task in runs.items()}
+        ahead += max(means, key=lambda name: means[name]) in HIGHWAY
+    words = "; ".join(
+        f"P({name} > {rival}) = {said(one, 2)}"
+        for name, each in likely.items()
+        for rival, one in zip(rivals, each, strict=True)
+    )
+    least = max(min(one.value if one else 0.0 for one in each) for each in likely.values())
+    seeds = min(len(found) for by_task in runs.values() for found in by_task.values())
+    whole = seeds >= 10 and len(tasks) == len(size.tasks) and size.steps[env] >= 5_000_000
+    verdict = HOLDS if whole and least >= 0.75 else PARTLY if least >= 0.5 else FAILS
+    value = f"{len(tasks)} of {len(size.tasks)} tasks, {count(rows, env)}; a Highway agent is best on {ahead}; {words}"
+    return Verdict(value, verdict)
+
+
+EXPERIMENT = Experiment(
+    name="main",
+    paper="Fig. 5",
+    summary="six targets on five MinAtar games, with and without delay",
+    plot=plot,
+    claims={11: freeway, 18: comparison},
+    stages=main.stages,
+    tables=tables,
+)

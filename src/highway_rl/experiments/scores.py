@@ -1,0 +1,89 @@
+"""What the figures, tables and claims of training runs have in common: scores by name and task, and learning curves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from highway_rl.experiments.base import Row, Rows, Table
+from highway_rl.records.figures import look
+from highway_rl.records.statistics import Interval, curve_interval, interval, mean, probability_of_improvement
+
+ByTask = Mapping[str, Rows]
+"""The runs of a method, by task; a run is a seed."""
+
+TESTS = {"greedy": "greedy test", "exploring": "test at the training ε", "training": "training, last quarter"}
+"""The three scores of a run: two of a hundred episodes each with the final networks, and one of the way there."""
+
+
+def number(row: Row, name: str) -> float:
+    """A score of a run; NaN if it broke, or no episode ended."""
+    value = row[name]
+    return float("nan") if value is None or row["broken"] is not None else float(value)
+
+
+def values(rows: Rows, name: str) -> list[float]:
+    """The scores that there are."""
+    return [x for row in rows if not np.isnan(x := number(row, name))]
+
+
+def by_game(runs: ByTask, name: str) -> dict[str, list[float]]:
+    return {task: values(rows, name) for task, rows in runs.items()}
+
+
+def average(rows: Rows, name: str) -> Interval[float] | None:
+    """The mean over seeds with its interval, None of none."""
+    found = values(rows, name)
+    return interval(mean, {"": found}) if found else None
+
+
+def said(found: Interval[float] | None, digits: int = 1) -> str:
+    """A number with its interval, as text.
+
+    >>> said(Interval(3.14159, 3.0, 3.3))
+    '3.1 [3.0, 3.3]'
+    """
+    if found is None:
+        return "–"
+    return f"{found.value:.{digits}f} [{found.low:.{digits}f}, {found.high:.{digits}f}]"
+
+
+def above(one: ByTask, other: ByTask, name: str) -> Interval[float] | None:
+    """How likely a seed of one scores more than one of the other, over the tasks that both have."""
+    mine, theirs = by_game(one, name), by_game(other, name)
+    tasks = [task for task in mine if mine[task] and theirs.get(task)]
+    if not tasks:
+        return None
+    return probability_of_improvement({t: mine[t] for t in tasks}, {t: theirs[t] for t in tasks})
+
+
+def draw_curves(
+    ax: Any, runs: Mapping[str, Rows], column: str = "score", looks: Mapping[str, Any] | None = None
+) -> None:
+    """The mean over seeds of each name's curve, with its interval; steps in millions, or thousands if there are few."""
+    most = max((row["step"][-1] for rows in runs.values() for row in rows), default=1)
+    unit, name = (1e6, "million") if most >= 1e6 else (1e3, "thousand")
+    for label, rows in runs.items():
+        whole = [row for row in rows if len(row[column]) == len(rows[0]["step"])]
+        if not whole:
+            continue
+        table = np.array([[np.nan if x is None else x for x in row[column]] for row in whole], float)
+        found = curve_interval(table, repeats=300)
+        style = (looks or {}).get(label) or look(label)
+        steps = np.array(whole[0]["step"]) / unit
+        ax.plot(steps, found.value, style.line, color=style.colour, lw=1.4, label=label)
+        ax.fill_between(steps, found.low, found.high, color=style.colour, alpha=0.18, lw=0)
+    ax.set_xlabel(f"{name} steps")
+
+
+def seed_table(title: str, runs: Mapping[str, ByTask], name: str, label: Callable[[str, Rows], str]) -> Table:
+    """Every seed's score, a line for each method and task, with their mean."""
+    lines = []
+    for method, tasks in runs.items():
+        for task, rows in tasks.items():
+            each = ", ".join("broke" if np.isnan(x := number(row, name)) else f"{x:.2f}" for row in rows)
+            lines.append((task.removeprefix("minatar/"), label(method, rows), said(average(rows, name), 2), each))
+    columns = ("task", "method", "mean [95 % interval]", "each seed")
+    return Table(f"{title}: {TESTS[name]}", columns, sorted(lines, key=lambda line: line[0]))

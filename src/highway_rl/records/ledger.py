@@ -1,0 +1,66 @@
+"""A file that only grows: one JSON record a line, which several processes may add to at the same time.
+
+append(path, record) ──> file ──records──> every record, in the order in which they came
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import warnings
+from pathlib import Path
+from typing import Any
+
+Record = dict[str, Any]
+
+
+def append(path: Path, record: Record) -> None:
+    """Adds a record. Writers wait for each other; a line that somebody could not finish is closed first."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    line = json.dumps(_plain(record), ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode() + b"\n"
+    with path.open("a+b") as file:
+        _lock(file)
+        size = file.seek(0, os.SEEK_END)
+        if size:
+            file.seek(size - 1)
+            line = line if file.read(1) == b"\n" else b"\n" + line
+        file.write(line)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def records(path: Path) -> list[Record]:
+    """Every whole record of a file, none where there is no file; of a line cut short a warning tells."""
+    if not path.exists():
+        return []
+    found = []
+    for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").split("\n"), 1):
+        try:
+            if line:
+                found.append(json.loads(line))
+        except json.JSONDecodeError:
+            warnings.warn(
+                f"{path}, line {number}, was cut short and is left out: what it held runs again", stacklevel=2
+            )
+    return found
+
+
+def _lock(file: Any) -> None:
+    """Until the file is closed nobody else adds to it."""
+    try:
+        import fcntl
+    except ImportError:  # not on this system
+        return
+    fcntl.flock(file, fcntl.LOCK_EX)
+
+
+def _plain(value: Any) -> Any:
+    """What JSON holds: numbers to five digits, None where there is none."""
+    if isinstance(value, dict):
+        return {name: _plain(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    if isinstance(value, float):
+        return float(f"{value:.5g}") if math.isfinite(value) else None
+    return value
