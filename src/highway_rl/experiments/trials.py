@@ -8,6 +8,7 @@ Experiments share the ledger: a trial that two of them want is run once.
 from __future__ import annotations
 
 import hashlib
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterable
@@ -181,8 +182,9 @@ def summary(curve: Rows, greedy: Row, exploring: Row) -> Row:
 
 
 def ledger_of(out: Path, trial: Trial) -> Path:
-    """The file of a task."""
-    return out / FOLDER / f"{'-'.join([trial.task.rpartition('/')[2].replace(':', '-'), *trial.env.split()])}.jsonl"
+    """The file of a task with its options."""
+    name = "-".join([trial.task.removeprefix("minatar/"), *trial.env.split()])
+    return out / FOLDER / f"{re.sub('[^A-Za-z0-9.]+', '-', name)}.jsonl"
 
 
 def stored(out: Path) -> Rows:
