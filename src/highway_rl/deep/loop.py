@@ -102,7 +102,8 @@ def _period(
             learning, (inner, here), made = turn(env, agent, learning, at, drawn, batches, number, updates)
             return (learning, (words.pack(inner), here), number + 1), made
 
-        (learning, place, _), made = jax.lax.scan(one, (learning, place, jnp.int32(0)), drawn.turns)
+        start = (learning, place, jnp.int32(0))
+        (learning, place, _), made = jax.lax.scan(one, start, drawn.turns, unroll=schedule.at_once)
         return (learning, place), made
 
     def with_learning() -> tuple[Any, Made, PyTree]:
