@@ -19,6 +19,7 @@ from tyro.conf import FlagCreatePairsOff, Positional, UseAppendAction, arg, subc
 from highway_rl.cli.console import coloured, one_line, progress, short, table
 from highway_rl.cli.games import Play, Watch
 from highway_rl.cli.learn import Learn
+from highway_rl.cli.report import Report
 from highway_rl.cli.train import LATE, Evaluate, Resume, Train
 
 Scale = Literal["smoke", "quick", "paper"]
@@ -225,6 +226,7 @@ Command = (
     | Annotated[Run, subcommand("run")]
     | Annotated[Plot, subcommand("plot")]
     | Annotated[Check, subcommand("check")]
+    | Annotated[Report, subcommand("report")]
     | Annotated[Solve, subcommand("solve")]
     | Annotated[Learn, subcommand("learn")]
     | Annotated[Train, subcommand("train")]

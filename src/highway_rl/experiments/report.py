@@ -1,0 +1,247 @@
+"""One HTML page of all that is stored: claims with their verdicts, figures, tables, and how each was measured.
+
+    stored rows ──section, per experiment──> figures, tables, verdicts, what made the rows ──page──> FILE.html
+
+Figures are drawn anew, so the page shows what the rows say today. The same rows give the same page.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import io
+import multiprocessing
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from highway_rl import checks
+from highway_rl.experiments import claims
+from highway_rl.experiments.base import NOT_RUN, Experiment, Rows, Table, experiments, find
+from highway_rl.records.rows import read_rows, write_text
+
+LIMIT = 5_000_000
+"""Bytes that the page may have."""
+
+SMALLER = ((1.0, 80), (0.7, 70), (0.5, 60), (0.35, 50), (0.2, 40))
+"""Share of the width and quality of the figures, where they would make the page too large as they are."""
+
+
+class Picture(NamedTuple):
+    """A figure as a WebP, which needs a third of a PNG's bytes, and its size in pixels as it was drawn."""
+
+    title: str
+    data: bytes
+    width: int
+    height: int
+
+
+class Origin(NamedTuple):
+    """Rows that the same code made on the same kind of machine: how many, and all that is known of it."""
+
+    amount: str
+    facts: dict[str, str]
+
+
+class Section(NamedTuple):
+    """An experiment on the page; where nothing is stored yet there are no origins, and the claims say how to run it."""
+
+    name: str
+    paper: str
+    summary: str
+    scale: str
+    size: str
+    claims: list[dict[str, Any]]
+    pictures: list[Picture]
+    tables: list[Table]
+    origins: list[Origin]
+
+
+def report(
+    results: Path, file: Path, step: Callable[[int, int], None] | None = None, *, workers: int | None = None
+) -> Path:
+    """Writes the page of all experiments, from the rows stored in `results`. `step` hears of each finished one.
+
+    `workers` are processes that draw side by side; by default this one draws all.
+    """
+    from highway_rl.experiments.report_page import page
+
+    if not results.is_dir():
+        raise ValueError(f"{results} is not there: give a folder of stored runs, such as results")
+    workers = checks.whole("workers", 1 if workers is None else workers, 1)
+    names = list(experiments())
+    found: dict[str, Section] = {}
+    for section in _sections(sorted(names, key=lambda name: -_bytes(find(name).path(results))), results, workers):
+        found[section.name] = section
+        if step is not None:
+            step(len(found), len(names))
+    sections = [found[name] for name in names]
+    judged = {claim["id"]: claim for section in sections for claim in section.claims}
+    every = [judged.get(i, _claim(i, "no experiment for it yet")) for i in claims.STATEMENTS]
+    text = page(every, sections)
+    for share, quality in SMALLER:
+        if len(text.encode()) <= LIMIT:
+            break
+        text = page(every, [s._replace(pictures=[smaller(p, share, quality) for p in s.pictures]) for s in sections])
+    write_text(file, text)
+    return file
+
+
+def _bytes(path: Path) -> int:
+    """How large what is stored of an experiment is: those that have most to draw begin first."""
+    return sum(p.stat().st_size for p in (path.glob("*.jsonl") if path.is_dir() else [path]) if p.exists())
+
+
+def _sections(names: list[str], results: Path, workers: int) -> Iterator[Section]:
+    """The section of each experiment, as they come."""
+    if workers == 1:
+        yield from (section(find(name), results) for name in names)
+        return
+    spawn = multiprocessing.get_context("spawn")
+    pool = concurrent.futures.ProcessPoolExecutor(workers, spawn)
+    try:
+        for ready in concurrent.futures.as_completed([pool.submit(_named, name, results) for name in names]):
+            yield ready.result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _named(name: str, results: Path) -> Section:
+    return section(find(name), results)
+
+
+def section(experiment: Experiment, results: Path) -> Section:
+    """All that the page shows of an experiment."""
+    about = (experiment.name, experiment.paper, experiment.summary)
+    rows, facts = _stored(experiment, results)
+    if not rows:
+        how = f"run it with: highway-rl run {experiment.name} --scale paper"
+        return Section(*about, "paper", "", [_claim(i, how) for i in experiment.claims], [], [], [])
+    with claims.fitting(experiment.path(results)), tempfile.TemporaryDirectory() as folder:
+        pictures = [picture(path) for path in experiment.plot(rows, Path(folder))]
+        tables = [table for table in experiment.tables(rows) if table.rows]
+        judged = [_claim(i, *judge(rows)) for i, judge in experiment.claims.items()]
+    size, origins = (_size(rows, facts), of_file(rows, facts)) if facts else (_runs(rows), of_runs(rows))
+    scale = (facts or rows[0]).get("scale", "unknown")
+    return Section(*about, str(scale), size, judged, pictures, tables, origins)
+
+
+def _stored(experiment: Experiment, results: Path) -> tuple[Rows, dict[str, Any]]:
+    """The rows and the facts of their file; of training runs, which carry them, only rows; none where none are yet."""
+    if not experiment.path(results).exists():
+        return [], {}
+    if experiment.stages is None:
+        return read_rows(experiment.path(results))  # what is no stored run is refused
+    with contextlib.suppress(ValueError):  # the folder of all training runs has none of this experiment
+        return experiment.stored(results), {}
+    return [], {}
+
+
+def _claim(number: int, value: str, verdict: str = NOT_RUN) -> dict[str, Any]:
+    """As in `claims.check`."""
+    return {"id": number, "statement": claims.STATEMENTS[number], "value": value, "verdict": verdict}
+
+
+def picture(path: Path) -> Picture:
+    """A figure of a file, without loss; its title is the one that stands in the PNG, or else the name of the file."""
+    from PIL import Image
+
+    with Image.open(path) as image:
+        title, plain = image.info.get("Title"), image.convert("RGB")
+    return Picture(title or path.stem.replace("-", " ").capitalize(), _webp(plain, lossless=True), *plain.size)
+
+
+def smaller(old: Picture, share: float, quality: int) -> Picture:
+    """The same figure in fewer bytes: narrower, and with the losses of that quality."""
+    from PIL import Image
+
+    with Image.open(io.BytesIO(old.data)) as image:
+        size = (max(round(share * old.width), 1), max(round(share * old.height), 1))
+        data = _webp(image.convert("RGB").resize(size), quality=quality)
+    return old._replace(data=min(data, old.data, key=len))
+
+
+def _webp(image: Any, **options: Any) -> bytes:
+    file = io.BytesIO()
+    image.save(file, "WEBP", method=4, **options)
+    return file.getvalue()
+
+
+def _size(rows: Rows, facts: dict[str, Any]) -> str:
+    """How many cells, rows and seeds a file holds."""
+    cells = facts.get("cells")
+    done = facts.get("finished", cells)
+    words = [] if cells is None else [f"{cells:,} cells" if done == cells else f"{done:,} of {cells:,} cells"]
+    seeds = _seeds(rows) or (f"seed {facts['seed']}" if "seed" in facts else "")
+    return ", ".join(filter(None, [*words, f"{len(rows):,} rows", seeds]))
+
+
+def _runs(rows: Rows) -> str:
+    return f"{len(rows):,} training runs, {_seeds(rows)}"
+
+
+def _seeds(rows: Rows) -> str:
+    """The seeds that rows name, runs of them as first–last.
+
+    >>> _seeds([{"seed": 1}, {"seed": 2}, {"seed": 3}, {"seed": 9}])
+    '4 seeds (1–3, 9)'
+    """
+    found = sorted({row["seed"] for row in rows if isinstance(row.get("seed"), int)})
+    blocks: list[list[int]] = []
+    for seed in found:
+        if blocks and seed == blocks[-1][-1] + 1:
+            blocks[-1][1:] = [seed]
+        else:
+            blocks.append([seed])
+    spans = ", ".join("–".join(map(str, block)) for block in blocks)
+    return f"{len(found)} seeds ({spans})" if len(found) > 1 else f"seed {spans}" if found else ""
+
+
+def of_file(rows: Rows, facts: dict[str, Any]) -> list[Origin]:
+    """What made the rows of a file. Facts in the facts are those of a part that was made apart from the others."""
+    parts = {name: part for name, part in facts.items() if isinstance(part, dict)}
+    apart = sum(part.get("cells", 0) for part in parts.values())
+    if not apart:
+        return [_origin(f"{len(rows):,} rows", [facts])]
+    whole = _origin(f"{facts['cells'] - apart:,} cells", [facts])
+    return [whole, *(_origin(f"{part['cells']:,} cells", [{**facts, **part}]) for part in parts.values())]
+
+
+def of_runs(rows: Rows) -> list[Origin]:
+    """What made training runs, which each carry it: the distinct codes, machines and versions, most runs first."""
+    groups: dict[tuple[Any, ...], Rows] = {}
+    for row in rows:
+        groups.setdefault(tuple(row.get(name) for name in ("commit", "code", "device", *VERSIONS)), []).append(row)
+    return [_origin(f"{len(its):,} runs", its) for its in sorted(groups.values(), key=lambda its: -len(its))]
+
+
+VERSIONS = ("version", "python", "jax", "numpy")
+
+
+def _origin(amount: str, its: Iterable[dict[str, Any]]) -> Origin:
+    """The facts that rows share, the days they were made on, and the time it took: runs made together count once."""
+    its = list(its)
+    days = sorted({str(facts["date"])[:10] for facts in its if facts.get("date")})
+    took = {(facts.get("date"), facts["seconds"]) for facts in its if facts.get("seconds") is not None}
+    names = {"version": "highway-rl", "python": "Python", "jax": "JAX", "numpy": "NumPy"}
+    shown = {
+        "commit": str(its[0].get("commit", "unknown")),
+        "code": str(its[0].get("code", "")),
+        "device": str(its[0].get("device", "unknown")),
+        "versions": ", ".join(f"{names[name]} {its[0][name]}" for name in VERSIONS if its[0].get(name)),
+        "date": " to ".join(dict.fromkeys([*days[:1], *days[-1:]])),
+        "took": duration(sum(seconds for _, seconds in took)) if took else "",
+    }
+    return Origin(amount, shown)
+
+
+def duration(seconds: float) -> str:
+    """Seconds as people say them.
+
+    >>> [duration(x) for x in (4.2, 90, 7200)]
+    ['4 s', '2 min', '2.0 h']
+    """
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 3600 else f"{seconds / 3600:.1f} h"
