@@ -6,16 +6,25 @@ from pathlib import Path
 
 import pytest
 
-from highway_rl.experiments import base, claims, example_mdp, multi_room
+from highway_rl.experiments import base, claims, example_mdp, multi_room, queue
 
 NAMES = list(base.experiments())
 
 
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """One folder for all that train: what one of them has run, the others have, too."""
+    out = tmp_path_factory.mktemp("deep")
+    queue.work(queue.deep(), "smoke", 0, out)
+    return out
+
+
 @pytest.fixture(scope="module", params=NAMES)
 def stored(request, tmp_path_factory):
-    out = tmp_path_factory.mktemp(request.param)
     experiment = base.find(request.param)
-    return experiment, base.run(experiment, "smoke", 0, out)
+    if experiment.stages is not None:
+        return experiment, experiment.path(request.getfixturevalue("trained"))
+    return experiment, base.run(experiment, "smoke", 0, tmp_path_factory.mktemp(request.param))
 
 
 def test_rows_carry_their_provenance(stored):

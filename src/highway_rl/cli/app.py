@@ -11,18 +11,17 @@ import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import tyro
 from tyro.conf import FlagCreatePairsOff, Positional, UseAppendAction, arg, subcommand
 
-from highway_rl.cli.console import coloured, one_line, progress, short, table
+from highway_rl.cli.console import one_line, progress, short, table
+from highway_rl.cli.experiments import Check, Plot, Run
 from highway_rl.cli.games import Play, Watch
 from highway_rl.cli.learn import Learn
 from highway_rl.cli.report import Report
 from highway_rl.cli.train import LATE, Evaluate, Resume, Train
-
-Scale = Literal["smoke", "quick", "paper"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -46,99 +45,6 @@ class List(Debug):
         print("models to solve: " + ", ".join([*envs.MODELS, *envs.registry.TOY_TEXT]))
         print("environments to learn: " + ", ".join(envs.learnable()))
         print("algorithms: " + ", ".join(ALGORITHMS.names()))
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Run(Debug):
-    """Run an experiment: rows to a CSV with their provenance, figures drawn from it, claims judged by it."""
-
-    experiment: Annotated[Positional[str], arg(metavar="EXPERIMENT")]
-    """Its name, as `highway-rl list` shows it, or "all"."""
-    scale: Scale = "quick"
-    """smoke: seconds, to see that it works; quick: a minute or two; paper: the paper's size."""
-    out: Path = Path("results")
-    """Folder for the CSV and the figures."""
-    seed: int = 0
-    """Seed of everything random; the same seed gives the same rows."""
-    workers: int | None = None
-    """Cells run side by side, each in a process with one thread; by default what suits the experiment."""
-    resume: bool = False
-    """Keep the rows of cells that are stored already, if the same code, scale and seed made them."""
-
-    def __call__(self) -> None:
-        from highway_rl.experiments import base
-
-        chosen = base.experiments().values() if self.experiment == "all" else [base.find(self.experiment)]
-        for experiment in chosen:
-            with progress(f"{experiment.name} ({self.scale})") as step:
-                path = base.run(
-                    experiment, self.scale, self.seed, self.out, step, workers=self.workers, resume=self.resume
-                )
-            print(f"rows: {path}")
-            Plot(experiment=experiment.name, out=self.out)()
-            Check(experiment=experiment.name, out=self.out)()
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Plot(Debug):
-    """Draw figures again from stored rows: those of an experiment, or of a training folder.
-
-    highway-rl plot multi-room
-
-    highway-rl plot results/asterix-delay
-    """
-
-    experiment: Annotated[Positional[str], arg(metavar="EXPERIMENT or DIR")]
-    """Its name, as `highway-rl list` shows it; or a folder that `highway-rl train` wrote."""
-    out: Path = Path("results")
-    """Folder that holds the CSV, and gets the figures."""
-
-    def __call__(self) -> None:
-        from highway_rl.experiments import base, claims
-
-        folder = Path(self.experiment)
-        if folder.is_dir() or (folder.parent != Path() and self.experiment not in base.experiments()):
-            from highway_rl.records.curves import draw
-
-            if not folder.is_dir():
-                raise ValueError(f"{folder} is not there: give a training folder, or an experiment's name")
-            print(f"figure: {draw(folder)}")
-            return
-        if self.experiment not in base.experiments():
-            raise ValueError(
-                f"{self.experiment} is neither a folder nor an experiment: give a training folder, or one of"
-                f" {', '.join(base.experiments())}"
-            )
-        experiment = base.find(self.experiment)
-        rows = experiment.stored(self.out)
-        with claims.fitting(experiment.path(self.out)):
-            figures = experiment.plot(rows, self.out)
-        for path in figures:
-            print(f"figure: {path}")
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Check(Debug):
-    """Judge the paper's claims by the stored runs: holds, partly, does not hold, not yet run."""
-
-    experiment: Annotated[Positional[str | None], arg(metavar="EXPERIMENT")] = None
-    """Only the claims of this experiment."""
-    out: Path = Path("results")
-    """Folder that holds the CSVs."""
-    json: bool = False
-    """Print a list of {id, statement, value, verdict} instead of the table."""
-
-    def __call__(self) -> None:
-        from highway_rl.experiments import base, claims
-
-        if not self.out.is_dir():
-            raise ValueError(f"{self.out} is not there: give --out a folder of stored runs, such as results")
-        found = claims.check(self.out, base.find(self.experiment) if self.experiment else None)
-        if self.json:
-            print(json.dumps(found, indent=2, ensure_ascii=False))
-        else:
-            rows = [(str(c["id"]), c["statement"], c["value"], coloured(c["verdict"])) for c in found]
-            table(("claim", "the paper says", "measured here", "verdict"), rows)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -80,6 +80,14 @@ class Experiment:
 
         return rows_of(self, out)
 
+    def begun(self, out: Path) -> bool:
+        """Whether any of its rows is stored."""
+        if self.stages is None:
+            return self.path(out).exists()
+        from highway_rl.experiments.queue import found
+
+        return bool(found(self, out))
+
     def path(self, out: Path) -> Path:
         """Where its rows lie: a file of its own, or the folder of all training runs."""
         return out / f"{self.name}.csv" if self.stages is None else out / "deep"

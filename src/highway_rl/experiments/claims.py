@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from highway_rl.experiments.base import NOT_RUN, Experiment, Verdict, experiments
+from highway_rl.experiments.base import NOT_RUN, Experiment, Rows, Verdict, experiments
 
 STATEMENTS = {
     1: "Example MDP: 10 transitions, rewards -9 / 3 / 9 for red / orange / blue, discount 1, three policies alike",
@@ -47,7 +47,7 @@ def fitting(path: Path) -> Iterator[None]:
 def check(out: Path, only: Experiment | None = None) -> list[dict[str, Any]]:
     """Every claim as {id, statement, value, verdict}, judged from the runs stored in `out`."""
     judges = {i: (e, judge) for e in experiments().values() for i, judge in e.claims.items()}
-    stored: dict[str, Any] = {}
+    stored: dict[str, Rows | None] = {}
     result = []
     for number, statement in STATEMENTS.items():
         experiment, judge = judges.get(number, (None, None))
@@ -55,12 +55,17 @@ def check(out: Path, only: Experiment | None = None) -> list[dict[str, Any]]:
             continue
         if experiment is None or judge is None:
             verdict = Verdict("no experiment for it yet", NOT_RUN)
-        elif not (path := experiment.path(out)).exists():
+        elif (rows := _rows(experiment, out, stored)) is None:
             verdict = Verdict(f"run it with: highway-rl run {experiment.name}", NOT_RUN)
         else:
-            if experiment.name not in stored:
-                stored[experiment.name] = experiment.stored(out)
-            with fitting(path):
-                verdict = judge(stored[experiment.name])
+            with fitting(experiment.path(out)):
+                verdict = judge(rows)
         result.append({"id": number, "statement": statement, "value": verdict.value, "verdict": verdict.verdict})
     return result
+
+
+def _rows(experiment: Experiment, out: Path, stored: dict[str, Rows | None]) -> Rows | None:
+    """The rows of an experiment, read once; None where none of its runs is there yet."""
+    if experiment.name not in stored:
+        stored[experiment.name] = experiment.stored(out) if experiment.begun(out) else None
+    return stored[experiment.name]

@@ -129,18 +129,25 @@ def final(size: Size, task: str, env: str, settings: list[Setting], seeds: range
     ]
 
 
+def when(scale: Scale, order: int) -> int:
+    """The place of a stage in the queue; small runs all come together, in as few programs as they need."""
+    return order if scale == "paper" else 1
+
+
 def stages(scale: Scale, seed: int, rows: Rows) -> list[Stage]:
     """The screen with delay first, then what it chose; then without delay; more seeds last."""
     size = SIZES[scale]
     found = []
-    for env, order in zip(size.envs, (1, 5), strict=False):
+    for env, order in zip(size.envs, (10, 50), strict=False):
         for task in size.tasks:
-            found.append(Stage(order, screen(size, task, env, seed)))
+            found.append(Stage(when(scale, order), screen(size, task, env, seed)))
         picks, fixed = chosen(rows, size, env, seed), for_all(rows, size, env, seed)
         for later, settings_of in ((1, picks), (2, dict.fromkeys(size.tasks, fixed) if fixed else {})):
             for task, settings in settings_of.items():
                 wanted = list(settings.values())
-                found.append(Stage(order + later, final(size, task, env, wanted, range(seed, seed + size.seeds))))
+                found.append(
+                    Stage(when(scale, order + later), final(size, task, env, wanted, range(seed, seed + size.seeds)))
+                )
                 more = range(seed + size.seeds, seed + size.seeds + size.more_seeds)
-                found.append(Stage(20 + later, final(size, task, env, wanted, more)))
+                found.append(Stage(when(scale, 90 + later), final(size, task, env, wanted, more)))
     return found

@@ -105,13 +105,20 @@ def curves(rows: Rows, path: Path) -> Path:
     """The paper's figure: training scores, the best setting of each game."""
     size, _ = about(rows)
     panels = [(env, task, found) for env in reversed(size.envs) for task, found in _by_task(rows, env).items()]
+    few = len(panels) < 3
     figure, grid = axes(
-        len(panels), "Training score (mean over seeds, 95 % interval)", columns=min(len(panels), 5), size=(3.0, 2.6)
-    )
+        len(panels), "Training score (mean over seeds, 95 % interval)", columns=min(len(panels), 5),
+        size=(6.4, 3.6) if few else (3.0, 2.6),
+    )  # fmt: skip
     for ax, (env, task, found) in zip(grid, panels, strict=True):
         draw_curves(ax, found, "score", LOOKS)
         ax.set_title(title(task, env))
-    key(figure, {name: {"color": x.colour, "ls": x.line} for name, x in LOOKS.items()}, "outside lower center", ncol=6)
+    key(
+        figure,
+        {name: {"color": x.colour, "ls": x.line} for name, x in LOOKS.items()},
+        "outside lower center",
+        ncol=3 if few else 6,
+    )
     return save(figure, path)
 
 
@@ -156,7 +163,10 @@ def summary(rows: Rows, env: str, path: Path) -> Path:
         middle.axvline(0.5, color="0.6", lw=0.8, ls=":")
         middle.set_yticks(range(len(pairs)), [f"{a.removesuffix(' DQN')} > {b}" for a, b in pairs], fontsize=7)
         middle.set(
-            title="a seed scores more than a rival's", xlabel="probability", xlim=(0, 1), ylim=(len(pairs) - 0.5, -0.5)
+            title="a seed scores more than a rival's",
+            xlabel="probability",
+            xlim=(-0.03, 1.03),
+            ylim=(len(pairs) - 0.5, -0.5),
         )
         levels = np.linspace(0, 1.2, 61)
         for name, by_task in ways.items():
@@ -180,7 +190,7 @@ def tables(rows: Rows) -> list[Table]:
     size, _ = about(rows)
     found = []
     for env in size.envs:
-        late = "reward at the end" if env == DELAYED else "reward as the game pays it"
+        late = "reward at the end" if env == DELAYED else "reward as the task pays it"
         for view, words in VIEWS.items():
             runs = finals(rows, env, view)
             if not runs:
@@ -273,7 +283,7 @@ def comparison(rows: Rows) -> Verdict:
 
 EXPERIMENT = Experiment(
     name="main",
-    paper="Fig. 5",
+    paper="Fig. 6",
     summary="six targets on five MinAtar games, with and without delay",
     plot=plot,
     claims={11: freeway, 18: comparison},

@@ -52,16 +52,23 @@ def pending(
 
 
 def rows_of(experiment: Experiment, out: Path) -> Rows:
+    """The rows of an experiment's trials; a `ValueError` says how to make them."""
+    if rows := found(experiment, out):
+        return rows
+    raise ValueError(
+        f"{experiment.path(out)} holds no runs of {experiment.name}: make them with `highway-rl run {experiment.name}`"
+    )
+
+
+def found(experiment: Experiment, out: Path) -> Rows:
     """The rows of an experiment's trials at the largest scale of which there are any."""
     every = trials.stored(out)
     for scale in reversed(get_args(Scale)):
         for seed in sorted({row["first_seed"] for row in every if row["scale"] == scale}):
             ids = {trial.id for stage in wanted([experiment], scale, seed, every) for trial in stage}
-            if found := [row for row in every if row["id"] in ids]:
-                return found
-    raise ValueError(
-        f"{experiment.path(out)} holds no runs of {experiment.name}: make them with `highway-rl run {experiment.name}`"
-    )
+            if rows := [row for row in every if row["id"] in ids]:
+                return rows
+    return []
 
 
 def work(

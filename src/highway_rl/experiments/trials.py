@@ -7,11 +7,13 @@ Experiments share the ledger: a trial that two of them want is run once.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import re
 import shutil
+import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,7 +24,7 @@ from highway_rl.experiments.base import Row, Rows, Scale
 from highway_rl.records import ledger
 from highway_rl.records.provenance import provenance
 from highway_rl.records.rows import read_metrics
-from highway_rl.runs import Config, fit
+from highway_rl.runs import Config, Trained, fit
 from highway_rl.runs.folder import plain
 from highway_rl.runs.text import settings
 
@@ -121,6 +123,13 @@ def _in_a_row(seeds: list[int]) -> list[tuple[int, int]]:
     return blocks
 
 
+@contextlib.contextmanager
+def _as_deep() -> Iterator[None]:
+    """As deep agents run, whoever asks."""
+    with jax.enable_x64(False), jax.numpy_dtype_promotion("standard"):
+        yield
+
+
 def train(
     batch: Batch,
     scale: Scale,
@@ -136,23 +145,54 @@ def train(
     work = out / FOLDER / "unfinished" / batch.id
     begun = time.perf_counter()
     config, resumed = batch.config(), (work / "config.json").exists()
-    with jax.enable_x64(False), jax.numpy_dtype_promotion("standard"):  # as deep agents run, whoever asks
+    with _as_deep():
         trained = fit(config, work, report=report, should_stop=should_stop, resume=resumed)
     if not trained.finished:
         return False
     facts = provenance(scale=scale, first_seed=first_seed, resumed=resumed, seconds=time.perf_counter() - begun)
+    record = {"config": plain(config), "k": batch.like.k, "preset": batch.like.preset, "env": batch.like.env}
+    ledger.append(ledger_of(out, batch.like), record | {"provenance": facts} | _results(batch, trained, work))
+    shutil.rmtree(work)
+    return True
+
+
+def _results(batch: Batch, trained: Trained, work: Path) -> Row:
+    """What is kept of every run of a batch, and the steps at which their curves have points."""
     curves = read_metrics(work)
-    steps = sorted({int(row["step"]) for row in curves})
     tested = {(row["algo"], row["seed"], row["epsilon"] > 0): row for row in trained.scores}
     runs = []
     for trial in batch.trials:
         mine = [row for row in curves if row["algo"] == trial.label and row["seed"] == trial.seed]
         tests = [tested[trial.label, trial.seed, exploring] for exploring in (False, True)]
         runs.append({"id": trial.id, "algo": trial.algo, "seed": trial.seed} | summary(mine, *tests))
-    record = {"config": plain(config), "k": batch.like.k, "preset": batch.like.preset, "env": batch.like.env}
-    ledger.append(ledger_of(out, batch.like), record | {"provenance": facts, "step": steps, "runs": runs})
-    shutil.rmtree(work)
-    return True
+    return {"step": sorted({int(row["step"]) for row in curves}), "runs": runs}
+
+
+def rerun(out: Path, name: str, report: Callable[[dict[str, Any]], None] = lambda news: None) -> tuple[Row, Row]:
+    """A stored trial and the same one made again, with the whole program that it was part of; nothing is stored.
+
+    On the same device, with the same versions and code, the two are equal.
+    """
+    for path in sorted((out / FOLDER).glob("*.jsonl")):
+        for record in ledger.records(path):
+            if name not in {run["id"] for run in record["runs"]}:
+                continue
+            config = record["config"]
+            like = Trial(
+                config["task"], record["env"], "", record["k"], config["steps"], config["seed"], record["preset"],
+                config["episodes"],
+            )  # fmt: skip
+            batch = Batch(like, tuple(dict.fromkeys(run["algo"] for run in record["runs"])), config["seeds"])
+            with tempfile.TemporaryDirectory() as folder, _as_deep():
+                made = _results(
+                    batch, fit(batch.config(), Path(folder) / "again", report=report), Path(folder) / "again"
+                )
+            again = ledger.plain(made)
+            return (
+                {**record["provenance"], **next(run for run in record["runs"] if run["id"] == name)},
+                {**provenance(), **next(run for run in again["runs"] if run["id"] == name)},
+            )
+    raise ValueError(f"{name} is no stored run: give the id of one in {out / FOLDER}, as `highway-rl report` shows it")
 
 
 def summary(curve: Rows, greedy: Row, exploring: Row) -> Row:

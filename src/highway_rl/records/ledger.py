@@ -18,7 +18,7 @@ Record = dict[str, Any]
 def append(path: Path, record: Record) -> None:
     """Adds a record. Writers wait for each other; a line that somebody could not finish is closed first."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    line = json.dumps(_plain(record), ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode() + b"\n"
+    line = json.dumps(plain(record), ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode() + b"\n"
     with path.open("a+b") as file:
         _lock(file)
         size = file.seek(0, os.SEEK_END)
@@ -55,12 +55,12 @@ def _lock(file: Any) -> None:
     fcntl.flock(file, fcntl.LOCK_EX)
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """What JSON holds: numbers to five digits, None where there is none."""
     if isinstance(value, dict):
-        return {name: _plain(one) for name, one in value.items()}
+        return {name: plain(one) for name, one in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
+        return [plain(one) for one in value]
     if isinstance(value, float):
         return float(f"{value:.5g}") if math.isfinite(value) else None
     return value

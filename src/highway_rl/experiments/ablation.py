@@ -1,0 +1,141 @@
+"""What the ablations have in common: variants of one agent on two delayed games, all with the k that the main screen
+chose for the Highway agent of that game; curves, every seed's test, and tables.
+
+The two games were named before any of these runs was made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from highway_rl.experiments import main
+from highway_rl.experiments.base import Experiment, Rows, Scale, Stage, Table, Verdict
+from highway_rl.experiments.main import DELAYED, PLAIN
+from highway_rl.experiments.main_plot import title
+from highway_rl.experiments.scores import ByTask, average, draw_curves, seed_table, values
+from highway_rl.experiments.trials import Trial
+from highway_rl.records.figures import axes, key, looks, save
+
+Variants = Mapping[str, str]
+"""By the name that figures show, the text of the algorithm."""
+
+
+class Size(NamedTuple):
+    """On which tasks, for how long, how often."""
+
+    tasks: tuple[str, ...]
+    env: str
+    steps: int
+    seeds: int
+
+
+SIZES: dict[Scale, Size] = {
+    "smoke": Size(("harvest",), PLAIN, 1_500, 1),
+    "quick": Size(("key-door",), PLAIN, 15_000, 3),
+    "paper": Size(("minatar/asterix", "minatar/breakout"), DELAYED, 2_500_000, 5),
+}
+
+
+def stages(variants: Mapping[Scale, Variants], agent: str, order: int) -> Callable[[Scale, int, Rows], list[Stage]]:
+    """The trials of an ablation of the main comparison's `agent`, once the screen has chosen its k."""
+
+    def wanted(scale: Scale, seed: int, rows: Rows) -> list[Stage]:
+        size, whole = SIZES[scale], main.SIZES[scale]
+        found = []
+        for task, picks in main.chosen(rows, whole, size.env, seed).items():
+            if task in size.tasks:
+                like = Trial(task, size.env, "", picks[agent].k, size.steps, seed, whole.preset, whole.episodes)
+                found += [
+                    like._replace(algo=algo, seed=seed + i)
+                    for algo in variants[scale].values()
+                    for i in range(size.seeds)
+                ]
+        return [Stage(main.when(scale, order), found)]
+
+    return wanted
+
+
+def by_variant(rows: Rows, variants: Mapping[Scale, Variants]) -> dict[str, dict[str, Rows]]:
+    """The runs by variant and task: of every task in which each variant has some."""
+    scale: Scale = rows[0]["scale"]
+    found: dict[str, dict[str, Rows]] = {name: {} for name in variants[scale]}
+    for task in SIZES[scale].tasks:
+        mine = {
+            name: sorted((r for r in rows if r["task"] == task and r["algo"] == algo), key=lambda row: row["seed"])
+            for name, algo in variants[scale].items()
+        }
+        if all(mine.values()):
+            for name, its in mine.items():
+                found[name][task] = its
+    return found
+
+
+def draw(
+    rows: Rows, variants: Mapping[Scale, Variants], path: Path, heading: str, *, value: bool = False
+) -> list[Path]:
+    """Two panels a game: learning curves, and the greedy test of every seed; three where values are shown, too."""
+    runs = by_variant(rows, variants)
+    scale: Scale = rows[0]["scale"]
+    by_text = looks(variants[scale].values())
+    look = {name: by_text[algo] for name, algo in variants[scale].items()}
+    tasks = list(next(iter(runs.values())))
+    wide = 3 if value else 2
+    figure, grid = axes(wide * len(tasks), heading, columns=wide, size=(4.4, 3.0))
+    for i, task in enumerate(tasks):
+        mine = {name: by_task[task] for name, by_task in runs.items()}
+        panels = grid[wide * i : wide * (i + 1)]
+        where = f"{title(task, SIZES[scale].env)}, k = {next(iter(mine.values()))[0]['k']}"
+        draw_curves(panels[0], mine, "score", look)
+        panels[0].set(title=where, ylabel="training score")
+        dots(panels[1], mine, look)
+        if value:
+            draw_curves(panels[2], mine, "value", look)
+            panels[2].set(title="mean value of the stored states", ylabel="max Q")
+    key(figure, {name: {"color": x.colour, "ls": x.line} for name, x in look.items()})
+    return [save(figure, path)]
+
+
+def dots(ax: Any, runs: Mapping[str, Rows], look: Mapping[str, Any], test: str = "greedy") -> None:
+    """Every seed as a point, with their mean and its interval."""
+    for i, (name, rows) in enumerate(runs.items()):
+        each, found = values(rows, test), average(rows, test)
+        ax.plot(each, np.full(len(each), i), "o", ms=4, color=look[name].colour, alpha=0.6)
+        if found is not None:
+            ax.plot([found.low, found.high], [i, i], lw=6, color=look[name].colour, alpha=0.3, solid_capstyle="butt")
+            ax.plot(found.value, i, "|", ms=14, mew=2, color=look[name].colour)
+    ax.set_yticks(range(len(runs)), list(runs), fontsize=8)
+    ax.set(title="greedy test of each seed", ylim=(len(runs) - 0.5, -0.5), xlabel="score")
+
+
+def ablation(
+    name: str,
+    paper: str,
+    summary: str,
+    variants: Mapping[Scale, Variants],
+    claim: tuple[int, Callable[[dict[str, dict[str, Rows]]], Verdict]],
+    *,
+    agent: str,
+    order: int,
+    value: bool = False,
+    plot: Callable[[Rows, Path], list[Path]] | None = None,
+) -> Experiment:
+    """An experiment of variants; its claim is judged by the runs by variant and task."""
+    number, judge = claim
+
+    def tables(rows: Rows) -> list[Table]:
+        runs: Mapping[str, ByTask] = by_variant(rows, variants)
+        return [seed_table(summary, runs, test, lambda variant, _: variant) for test in ("greedy", "exploring")]
+
+    return Experiment(
+        name=name,
+        paper=paper,
+        summary=summary,
+        plot=plot or (lambda rows, out: draw(rows, variants, out / f"{name}.png", summary, value=value)),
+        claims={number: lambda rows: judge(by_variant(rows, variants))},
+        stages=stages(variants, agent, order),
+        tables=tables,
+    )

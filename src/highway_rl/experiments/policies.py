@@ -1,0 +1,36 @@
+"""Policies: how many behavioural policies Soft Highway DQN pools for a state and action."""
+
+from __future__ import annotations
+
+from highway_rl.experiments.ablation import Variants, ablation
+from highway_rl.experiments.base import FAILS, HOLDS, PARTLY, Rows, Scale, Verdict
+from highway_rl.experiments.scores import above, said
+
+COUNTS: dict[Scale, tuple[int, ...]] = {"smoke": (1, 2), "quick": (1, 4), "paper": (1, 2, 4, 8)}
+VARIANTS: dict[Scale, Variants] = {
+    scale: {
+        f"{m} {'policy' if m == 1 else 'policies'}": f"soft-highway-dqn{f':num_policies={m}' * (m > 1)}" for m in of
+    }
+    for scale, of in COUNTS.items()
+}
+
+
+def more(runs: dict[str, dict[str, Rows]]) -> Verdict:
+    """Claim 15: more policies than one score more, in at least half of the cases."""
+    one, *others = runs
+    found = {name: above(runs[name], runs[one], "greedy") for name in others}
+    likely = [0.0 if x is None else x.value for x in found.values()]
+    better = sum(x > 0.5 for x in likely)
+    verdict = HOLDS if better * 2 >= len(likely) and max(likely) >= 0.75 else PARTLY if better else FAILS
+    return Verdict("; ".join(f"P({name} above 1) = {said(x, 2)}" for name, x in found.items()), verdict)
+
+
+EXPERIMENT = ablation(
+    "policies",
+    "Fig. 8b",
+    "Soft Highway DQN by the number of policies pooled, reward at the end",
+    VARIANTS,
+    (15, more),
+    agent="Soft Highway DQN",
+    order=75,
+)

@@ -1,0 +1,102 @@
+"""Retrace's weights: how fast the product of clipped ratios fades with depth, in the runs of the main comparison."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from highway_rl.deep.diagnostics import RATIO_DEPTHS
+from highway_rl.experiments import main
+from highway_rl.experiments.base import FAILS, HOLDS, NOT_RUN, PARTLY, Experiment, Rows, Scale, Stage, Table, Verdict
+from highway_rl.experiments.main import DELAYED
+from highway_rl.experiments.main_plot import HIGHWAY, finals, title
+from highway_rl.experiments.scores import above, said
+from highway_rl.records.figures import axes, colour, legend, save
+
+RETRACE = "Retrace(1)"
+
+
+def stages(scale: Scale, seed: int, rows: Rows) -> list[Stage]:
+    """The main comparison's: nothing is trained for this alone."""
+    return main.stages(scale, seed, rows)
+
+
+def weights(rows: Rows) -> dict[tuple[str, str], np.ndarray]:
+    """By task and options, the mean product over the next 1, 2, 4, … actions at the end of Retrace's runs, [depth]."""
+    by_task: dict[tuple[str, str], list[list[float]]] = {}
+    for row in rows:
+        if row["algo"] == "retrace" and row["broken"] is None:
+            products = [np.nan if x is None else x for x in row["ratio"]]
+            by_task.setdefault((row["task"], row["env"]), []).append(products)
+    tables = {where: np.array(each, float) for where, each in by_task.items()}
+    return {where: np.nansum(x, 0) / np.maximum((~np.isnan(x)).sum(0), 1) for where, x in tables.items()}
+
+
+def halving(products: np.ndarray) -> tuple[float, float]:
+    """The depth in which the product halves, and how much of its logarithm a straight line explains (R²), over the
+    depths at which it is still above one in a hundred thousand."""
+    depths = np.array(RATIO_DEPTHS, float)
+    there = products > 1e-5
+    if there.sum() < 2:
+        return float("nan"), float("nan")
+    x, y = depths[there], np.log(products[there])
+    slope, start = np.polyfit(x, y, 1)
+    rest, spread = np.sum((y - start - slope * x) ** 2), np.sum((y - y.mean()) ** 2)
+    return float(-np.log(2) / slope), float(1 - rest / spread) if spread > 0 else float("nan")
+
+
+def fading(rows: Rows) -> Verdict:
+    """Claim 16: keeps up without delay, fails with it, and ratios that fade exponentially."""
+    found = [halving(products) for products in weights(rows).values()]
+    depth, fit = np.nanmedian([x for x, _ in found]), np.nanmedian([x for _, x in found])
+    line = f"a straight line explains {fit:.0%} of its logarithm"
+    words = [f"the product halves every {depth:.2g} steps (median over tasks); {line}"]
+    holds = [bool(fit >= 0.9)]
+    for env in dict.fromkeys(row["env"] for row in rows):
+        runs = finals(rows, env, "best")
+        if not runs:
+            words.append(f"{'with' if env == DELAYED else 'without'} delay the long runs are still to come")
+            holds.append(False)
+            continue
+        likely = {name: above(runs[name], runs[RETRACE], "greedy") for name in HIGHWAY}
+        most = max(one.value if one else 0.0 for one in likely.values())
+        holds.append(most >= 0.75 if env == DELAYED else most < 0.75)
+        said_ = ", ".join(f"P({name} above Retrace) = {said(one, 2)}" for name, one in likely.items())
+        words.append(f"{'with' if env == DELAYED else 'without'} delay {said_}")
+    none = not any(finals(rows, env, "best") for env in dict.fromkeys(row["env"] for row in rows))
+    return Verdict("; ".join(words), NOT_RUN if none else HOLDS if all(holds) else PARTLY if any(holds) else FAILS)
+
+
+def plot(rows: Rows, out: Path) -> list[Path]:
+    figure, (ax,) = axes(1, "Retrace(1): mean product of clipped ratios", size=(6.4, 4.0))
+    found = weights(rows)
+    for i, ((task, env), products) in enumerate(found.items()):
+        there = products > 1e-6
+        shade = (i + 1) / (len(found) + 1)
+        line = "-" if env == DELAYED else "--"
+        depths = np.array(RATIO_DEPTHS)[there]
+        ax.plot(depths, products[there], line, marker="o", ms=3, color=colour("retrace", shade), label=title(task, env))
+    ax.set(yscale="log", xlabel="depth (a straight line fades exponentially)", ylabel="at the end of training")
+    legend(ax)
+    return [save(figure, out / "retrace-weights.png")]
+
+
+def tables(rows: Rows) -> list[Table]:
+    lines = [
+        (title(task, env), *(f"{x:.2g}" for x in products), f"{halving(products)[0]:.2g}")
+        for (task, env), products in weights(rows).items()
+    ]
+    columns = ("task", *(f"{n}" for n in RATIO_DEPTHS), "halves every … steps")
+    return [Table("Mean product of the next n clipped ratios, by n", columns, lines)]
+
+
+EXPERIMENT = Experiment(
+    name="retrace-weights",
+    paper="Fig. 10",
+    summary="how fast Retrace's weights fade with depth",
+    plot=plot,
+    claims={16: fading},
+    stages=stages,
+    tables=tables,
+)

@@ -1,0 +1,114 @@
+"""Run time: seconds a million steps take, by algorithm and by how many runs share a program, beside the paper's hours.
+
+Timed are periods of 1,000 steps with their updates and the refresh, after two to warm up; on a CPU the store is nearly
+empty, where a refresh is cheaper than later on. Preset paper, k = 2.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from highway_rl.experiments.base import FAILS, HOLDS, PARTLY, Experiment, Row, Rows, Scale, Table, Verdict, select
+from highway_rl.records.figures import axes, look, save
+from highway_rl.runs import Config, setup
+
+HOURS = {"dqn": 4.3, "n-step-dqn:n=4": 5.6, "soft-highway-dqn": 8.9, "retrace": 29.7}
+"""The paper's hours for five million steps of one agent, on an RTX 2080 Ti."""
+TASKS: dict[Scale, tuple[str, str]] = {
+    "smoke": ("harvest", ""),
+    "quick": ("minatar/breakout", "end"),
+    "paper": ("minatar/breakout", "end"),
+}
+RUNS: dict[Scale, tuple[int, ...]] = {"smoke": (1,), "quick": (1,), "paper": (1, 10, 60)}
+ALGOS: dict[Scale, tuple[str, ...]] = {
+    "smoke": ("dqn", "soft-highway-dqn"),
+    "quick": tuple(HOURS),
+    "paper": tuple(HOURS),
+}
+
+
+def cells(scale: Scale, seed: int) -> list[dict[str, Any]]:
+    task, delay = TASKS[scale]
+    return [
+        {"task": task, "delay": delay, "algo": algo, "runs": runs, "seed": seed}
+        for runs in RUNS[scale]
+        for algo in ALGOS[scale]
+    ]
+
+
+def run(task: str, delay: str, algo: str, runs: int, seed: int) -> Iterable[Row]:
+    """The best of three periods that learn."""
+    with jax.enable_x64(False), jax.numpy_dtype_promotion("standard"):  # as deep agents run, whoever asks
+        config = Config(task, (algo,), seeds=runs, seed=seed, preset="paper", env={"delay": delay} if delay else {})
+        program = setup(config).programs[0]
+        state = program.start()()
+        go = jax.jit(program.advance(), donate_argnums=0)
+        first = -(-program.schedule.start // program.schedule.refresh)
+        spent = []
+        for period in range(first - 1, first + 5):  # one that only plays, two to warm up, three to time
+            begun = time.perf_counter()
+            state, _ = jax.block_until_ready(go(state, jnp.int32(period), jnp.int32(0), jnp.bool_(False)))
+            spent.append(time.perf_counter() - begun)
+    device = jax.devices()[0].device_kind
+    million = min(spent[3:]) / program.schedule.refresh * 1e6
+    yield {"seconds_a_million": million, "an_agent": million / runs, "timed_on": device}
+
+
+def hours(rows: Rows) -> Verdict:
+    """Claim 17: Highway 2.1 times DQN, Retrace 6.9 times."""
+    words, ratios = [], []
+    for runs in dict.fromkeys(row["runs"] for row in rows):
+        base = select(rows, runs=runs, algo="dqn")[0]["seconds_a_million"]
+        each = {row["algo"]: row["seconds_a_million"] / base for row in select(rows, runs=runs)}
+        ratios.append((each.get("soft-highway-dqn", 0.0), each.get("retrace", 0.0)))
+        words.append(f"{runs} runs: " + ", ".join(f"{algo} {x:.2f}" for algo, x in each.items() if algo != "dqn"))
+    near = lambda x, y: 0.75 * y <= x <= 1.25 * y  # noqa: E731
+    good = [(near(highway, 2.1), near(trace, 6.9)) for highway, trace in ratios]
+    verdict = HOLDS if all(map(all, good)) else PARTLY if any(map(any, good)) else FAILS
+    return Verdict(f"times of DQN on {rows[0]['timed_on']}: {'; '.join(words)}", verdict)
+
+
+def plot(rows: Rows, out: Path) -> list[Path]:
+    counts = list(dict.fromkeys(row["runs"] for row in rows))
+    figure, (ax,) = axes(1, "Seconds a million steps take, for each agent", size=(7.0, 3.4))
+    algos = list(dict.fromkeys(row["algo"] for row in rows))
+    for i, algo in enumerate(algos):
+        mine = [select(rows, algo=algo, runs=n)[0]["an_agent"] for n in counts]
+        ax.plot(mine, [i + 0.12 * j for j in range(len(counts))], "o", ms=7, color=look(algo).colour)
+        for j, (x, n) in enumerate(zip(mine, counts, strict=True)):
+            words = f"{n} {'run' if n == 1 else 'runs'} in a program: {x:.3g} s"
+            ax.annotate(words, (x, i + 0.12 * j), xytext=(6, -3), textcoords="offset points", fontsize=7)
+        ax.plot(HOURS[algo] * 3600 / 5, i, "x", ms=8, mew=2, color="0.35")
+    ax.set_yticks(range(len(algos)), [algo.removesuffix("-dqn") for algo in algos])
+    ax.set(xscale="log", ylim=(len(algos) - 0.4, -0.6), xlabel="seconds (×: the paper's, on another machine)")
+    low, high = ax.get_xlim()
+    ax.set_xlim(low, high * 6)
+    return [save(figure, out / "run-time.png")]
+
+
+def tables(rows: Rows) -> list[Table]:
+    lines = [
+        (row["algo"], str(row["runs"]), f"{row['seconds_a_million']:.1f}", f"{row['an_agent']:.2f}",
+         f"{HOURS[row['algo']] * 3600 / 5:,.0f}", row["timed_on"])
+        for row in rows
+    ]  # fmt: skip
+    columns = ("algorithm", "runs in a program", "seconds a million steps", "for each agent", "the paper's", "device")
+    return [Table("Run time", columns, lines)]
+
+
+EXPERIMENT = Experiment(
+    name="run-time",
+    paper="App. C.3",
+    summary="seconds a million steps take, by algorithm and runs in a program",
+    plot=plot,
+    claims={17: hours},
+    cells=cells,
+    run=run,
+    tables=tables,
+)

@@ -1,0 +1,43 @@
+"""Temperature: Soft Highway DQN from the mean of its returns (α = 0) to the largest (α = ∞)."""
+
+from __future__ import annotations
+
+from highway_rl.experiments.ablation import Variants, ablation
+from highway_rl.experiments.base import FAILS, HOLDS, PARTLY, Rows, Scale, Verdict
+from highway_rl.experiments.scores import above, said
+
+ALPHAS: dict[Scale, tuple[str, ...]] = {
+    "smoke": ("0.005", "inf"),
+    "quick": ("0", "0.005", "inf"),
+    "paper": ("0", "0.0005", "0.005", "0.05", "inf"),
+}
+
+
+def name(alpha: str) -> str:
+    return f"α = {alpha.replace('inf', '∞')}"
+
+
+VARIANTS: dict[Scale, Variants] = {
+    scale: {name(alpha): "soft-highway-dqn" + ("" if alpha == "0.005" else f":alpha={alpha}") for alpha in alphas}
+    for scale, alphas in ALPHAS.items()
+}
+
+
+def moderate(runs: dict[str, dict[str, Rows]]) -> Verdict:
+    """Claim 14: 0.0005 and 0.005 above ∞."""
+    found = {a: above(runs[a], runs[name("inf")], "greedy") for a in map(name, ("0.0005", "0.005")) if a in runs}
+    likely = [0.0 if one is None else one.value for one in found.values()]
+    verdict = HOLDS if min(likely) >= 0.75 else PARTLY if max(likely) > 0.5 else FAILS
+    return Verdict("; ".join(f"P({a} above α = ∞) = {said(one, 2)}" for a, one in found.items()), verdict)
+
+
+EXPERIMENT = ablation(
+    "temperature",
+    "Fig. 8a",
+    "Soft Highway DQN by its temperature α, reward at the end",
+    VARIANTS,
+    (14, moderate),
+    agent="Soft Highway DQN",
+    order=70,
+    value=True,
+)
