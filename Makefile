@@ -3,9 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+BROWSER := chromium chromium-headless-shell chromium-browser google-chrome
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test coverage lint docs bench experiments mutations clean
+.PHONY: help demo test browser coverage lint docs bench experiments mutations clean
 
 help:  ## show this
 	@grep -hE '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -20,8 +21,13 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY)  ## draw the paper's first figures from live numbers, into demo/
 	$(BIN)/highway-rl demo
 
-test: $(READY) lint  ## lint, types and the whole test suite
+test: $(READY) lint $(if $(CI),browser)  ## lint, types and the whole test suite
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+
+browser:  ## a Chromium to test the report in, on Debian as root; without one these tests are skipped
+	@for name in $(BROWSER); do command -v $$name && exit; done; \
+		{ apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; } >/dev/null 2>&1 \
+		|| echo "no Chromium here: the tests of the report in a browser are skipped"
 
 coverage: $(READY)  ## the test suite with line and branch coverage
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --cov --cov-report=term:skip-covered

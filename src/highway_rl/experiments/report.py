@@ -7,10 +7,12 @@ Figures are drawn anew, so the page shows what the rows say today. The same rows
 
 from __future__ import annotations
 
+import collections
 import concurrent.futures
 import contextlib
 import io
 import multiprocessing
+import queue
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -94,17 +96,34 @@ def _bytes(path: Path) -> int:
 
 
 def _sections(names: list[str], results: Path, workers: int) -> Iterator[Section]:
-    """The section of each experiment, as they come."""
-    if workers == 1:
-        yield from (section(find(name), results) for name in names)
-        return
+    """The section of each experiment, as they come: this process draws, and others beside it take what is next."""
+    todo, done = collections.deque(names), queue.SimpleQueue[Section]()
     spawn = multiprocessing.get_context("spawn")
-    pool = concurrent.futures.ProcessPoolExecutor(workers, spawn)
-    try:
-        for ready in concurrent.futures.as_completed([pool.submit(_named, name, results) for name in names]):
-            yield ready.result()
-    finally:
-        pool.shutdown(cancel_futures=True)
+
+    def left() -> Iterator[str]:
+        with contextlib.suppress(IndexError):  # another has taken the last one
+            while True:
+                yield todo.popleft()
+
+    def hand_out(pool: concurrent.futures.Executor) -> None:
+        for name in left():
+            done.put(pool.submit(_named, name, results).result())
+
+    helpers = []
+    with contextlib.ExitStack() as stack:
+        if workers > 1:
+            pool = stack.enter_context(concurrent.futures.ProcessPoolExecutor(workers - 1, spawn))
+            threads = stack.enter_context(concurrent.futures.ThreadPoolExecutor(workers - 1))
+            helpers = [threads.submit(hand_out, pool) for _ in range(workers - 1)]
+        stack.callback(todo.clear)  # if one fails, the others stop after what they are at
+        for name in left():
+            yield _named(name, results)
+            while not done.empty():
+                yield done.get()
+        for helper in concurrent.futures.as_completed(helpers):
+            helper.result()
+            while not done.empty():
+                yield done.get()
 
 
 def _named(name: str, results: Path) -> Section:

@@ -73,7 +73,8 @@ caption { text-align: left; font-weight: 600; padding: .35rem 0; }
 th, td { text-align: left; vertical-align: top; padding: .4rem .9rem .4rem 0; border-bottom: 1px solid var(--line); }
 thead th { color: var(--soft); font-weight: 600; }
 tbody th { font-weight: normal; }
-.box td, .box th { overflow-wrap: normal; min-width: 5rem; max-width: 24rem; }
+.box table { width: max-content; }
+.box td, .box th { overflow-wrap: normal; max-width: 24rem; }
 .claims { width: 100%; }
 .claims th:first-child { width: 4rem; } .claims th:nth-child(2) { width: 38%; }
 .claims th:nth-child(4) { width: 9.5rem; }
