@@ -79,11 +79,11 @@ def draw_curves(
 
 
 def seed_table(title: str, runs: Mapping[str, ByTask], name: str, label: Callable[[str, Rows], str]) -> Table:
-    """Every seed's score, a line for each method and task, with their mean."""
+    """Every seed's score (nan if it broke) and id, a line for each method and task, with their mean."""
     lines = []
     for method, tasks in runs.items():
         for task, rows in tasks.items():
-            each = ", ".join("broke" if np.isnan(x := number(row, name)) else f"{x:.2f}" for row in rows)
+            each = ", ".join(f"{number(row, name):.2f} ({row['id']})" for row in rows)
             lines.append((task.removeprefix("minatar/"), label(method, rows), said(average(rows, name), 2), each))
-    columns = ("task", "method", "mean [95 % interval]", "each seed")
+    columns = ("task", "method", "mean [95 % interval]", "each seed (id)")
     return Table(f"{title}: {TESTS[name]}", columns, sorted(lines, key=lambda line: line[0]))

@@ -231,5 +231,5 @@ def save(figure: Any, path: Path) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     for ax in figure.axes:
         ax.title.set_fontsize(10)  # `set_title` takes its size from the settings of the moment it is called
-    figure.savefig(path, dpi=130)
+    figure.savefig(path, dpi=130, metadata={"Title": figure.get_suptitle()})
     return path
