@@ -109,19 +109,17 @@ def test_what_another_process_trains_is_left_to_it(tmp_path):
     assert any("elsewhere" in text for text in said)
 
 
-def test_the_second_stage_follows_from_the_first(tmp_path, monkeypatch):
-    """The main comparison: the screen chooses, and what it chose is trained; then nothing is left."""
-    size = main.SIZES["smoke"]
-    first = main.stages("smoke", 0, [])
-    assert [len(stage.trials) for stage in first] == [6]
-    scores = iter(range(100))
-    rows = [row(t, training=float(next(scores)), broken=None) for t in first[0].trials]
-    second = main.stages("smoke", 0, rows)
-    finals = {t for stage in second[1:] for t in stage.trials}
-    assert {t.seed for t in finals} == {0}
-    assert len(finals) == 6
-    assert main.chosen(rows, size, "", 0)["harvest"]["n-step DQN"] == ("n-step-dqn:n=3", 2)
-    assert main.stages("smoke", 0, rows[:-1]) == main.stages("smoke", 0, [])  # an incomplete screen chooses nothing
+def test_the_second_stage_follows_from_the_first():
+    """The main comparison: the screen chooses, and what it chose is trained."""
+    size = main.SIZES["quick"]
+    (first,) = main.stages("quick", 0, [])
+    assert len(first.trials) == len(size.ks) * 8
+    rows = [row(t, training=float(i), broken=None) for i, t in enumerate(first.trials)]
+    finals = {t for stage in main.stages("quick", 0, rows)[1:] for t in stage.trials}
+    assert {t.seed for t in finals} == {0, 1, 2}
+    assert len(finals) == 18
+    assert main.chosen(rows, size, "", 0)["key-door"]["n-step DQN"] == ("n-step-dqn:n=end", 2)
+    assert main.stages("quick", 0, rows[:-1]) == [first]  # an incomplete screen chooses nothing
 
 
 def test_the_screen_chooses_the_best_and_one_for_all():

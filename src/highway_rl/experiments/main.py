@@ -39,7 +39,7 @@ class Size(NamedTuple):
 
 
 SIZES: dict[Scale, Size] = {
-    "smoke": Size(("harvest",), (PLAIN,), "general", (2,), (3,), 1_500, 1, {PLAIN: 1_500}, 1, 0, 5),
+    "smoke": Size(("harvest",), (PLAIN,), "general", (2,), (3,), 0, 0, {PLAIN: 1_500}, 1, 0, 5),
     "quick": Size(("key-door",), (PLAIN,), "general", (1, 2), (3, "end"), 6_000, 1, {PLAIN: 15_000}, 3, 0, 50),
     "paper": Size(
         tuple(f"minatar/{game}" for game in GAMES), (DELAYED, PLAIN), "paper", (1, 2, 4), (2, 3, 4, 5, 8, 16, "end"),
@@ -78,7 +78,10 @@ def screen(size: Size, task: str, env: str, seed: int) -> list[Trial]:
 
 
 def screened(rows: Rows, size: Size, task: str, env: str, seed: int) -> dict[Setting, float] | None:
-    """The training score of every setting, a mean over seeds; None while the screen is not complete."""
+    """The training score of every setting, a mean over seeds; None while the screen is not complete. Without seeds
+    there is no screen, and nothing to choose from."""
+    if not size.screen_seeds:
+        return {Setting(algo, k): 0.0 for texts in methods(size).values() for algo in texts for k in size.ks}
     by_id = {row["id"]: row for row in rows}
     found: dict[Setting, list[float]] = {}
     for trial in screen(size, task, env, seed):

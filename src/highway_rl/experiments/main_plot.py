@@ -71,7 +71,7 @@ def suffix(env: str) -> str:
 def screened(rows: Rows, env: str) -> dict[str, dict[Setting, float]]:
     """By task, the training score of every setting that the screen tried."""
     size, seed = about(rows)
-    found = {task: main.screened(rows, size, task, env, seed) for task in size.tasks}
+    found = {task: main.screened(rows, size, task, env, seed) for task in size.tasks if size.screen_seeds}
     return {task: scores for task, scores in found.items() if scores is not None}
 
 

@@ -91,7 +91,7 @@ def cells(scale: Scale, seed: int) -> list[dict[str, Any]]:
             cell = {"kind": "noise", "task": task, "delay": 10, "rollouts": rollouts}
             found.append({**cell, "cap": POLICIES[scale] * rollouts, "first": 0, "seeds": SEEDS[scale]})
     found.sort(key=cost)
-    return [{**cell, "first_seed": seed} for cell in found]
+    return [{**cell, "base_seed": seed} for cell in found]
 
 
 def parts(cell: dict[str, Any], scale: Scale) -> list[dict[str, Any]]:
