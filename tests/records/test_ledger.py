@@ -20,11 +20,11 @@ for i in range(40):
 
 def test_two_writers_lose_nothing(tmp_path):
     path = tmp_path / "a" / "rows.jsonl"
-    writers = [subprocess.Popen([sys.executable, "-c", WRITER, str(path), str(who)]) for who in range(3)]
-    assert [one.wait() for one in writers] == [0, 0, 0]
+    writers = [subprocess.Popen([sys.executable, "-c", WRITER, str(path), str(who)]) for who in range(2)]
+    assert [one.wait() for one in writers] == [0, 0]
     found = ledger.records(path)
-    assert sorted((r["who"], r["i"]) for r in found) == [(who, i) for who in range(3) for i in range(40)]
-    assert all([r["i"] for r in found if r["who"] == who] == list(range(40)) for who in range(3))
+    assert sorted((r["who"], r["i"]) for r in found) == [(who, i) for who in range(2) for i in range(40)]
+    assert all([r["i"] for r in found if r["who"] == who] == list(range(40)) for who in range(2))
 
 
 def test_a_line_cut_short_costs_that_line_alone(tmp_path):

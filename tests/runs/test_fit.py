@@ -150,6 +150,7 @@ def test_programs_make_the_rows_their_runs_make_alone(two, tmp_path):
     assert {line.split(",")[1] for line in among[len(alone) :]} == {"dqn:batch_size=16"}
 
 
+@pytest.mark.full
 def test_without_the_store(tmp_path):
     """A smaller checkpoint; the resumed run fills its store before it learns again."""
     config = dataclasses.replace(CONFIG, save_store=False)

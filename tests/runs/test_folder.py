@@ -177,6 +177,7 @@ runs.fit(runs.read_config(Path(sys.argv[1])), Path(sys.argv[1]), resume=True,
 """
 
 
+@pytest.mark.full
 def test_two_processes_into_one_folder(whole, tmp_path, capsys):
     """The first is unharmed: it ends as the run nobody disturbed."""
     config, out = runs.read_config(whole[1]), tmp_path / "run"
