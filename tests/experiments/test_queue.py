@@ -122,6 +122,17 @@ def test_the_second_stage_follows_from_the_first():
     assert main.stages("quick", 0, rows[:-1]) == [first]  # an incomplete screen chooses nothing
 
 
+def test_an_ablation_alone_has_the_screen_made_first():
+    gate, size = base.find("gate"), main.SIZES["quick"]
+    screen = main.screen(size, "key-door", "", 0)
+    first = [t for batch in queue.pending([gate], "quick", 0, []) for t in batch.trials]
+    assert set(first) == set(screen)
+    rows = [row(t, training=float(t.k), broken=None) for t in screen]
+    then = [t for batch in queue.pending([gate], "quick", 0, rows) for t in batch.trials]
+    assert {(t.k, t.steps) for t in then} == {(2, 15_000)}
+    assert len(then) == 15
+
+
 def test_the_screen_chooses_the_best_and_one_for_all():
     size = main.SIZES["paper"]
 

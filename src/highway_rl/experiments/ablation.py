@@ -45,16 +45,16 @@ def stages(variants: Mapping[Scale, Variants], agent: str, order: int) -> Callab
 
     def wanted(scale: Scale, seed: int, rows: Rows) -> list[Stage]:
         size, whole = SIZES[scale], main.SIZES[scale]
-        found = []
-        for task, picks in main.chosen(rows, whole, size.env, seed).items():
-            if task in size.tasks:
-                like = Trial(task, size.env, "", picks[agent].k, size.steps, seed, whole.preset, whole.episodes)
-                found += [
-                    like._replace(algo=algo, seed=seed + i)
-                    for algo in variants[scale].values()
-                    for i in range(size.seeds)
-                ]
-        return [Stage(main.when(scale, order), found)]
+        picks = main.chosen(rows, whole, size.env, seed)
+        found, first = [], []
+        for task in size.tasks:
+            if task not in picks:
+                first += main.screen(whole, task, size.env, seed)
+                continue
+            like = Trial(task, size.env, "", picks[task][agent].k, size.steps, seed, whole.preset, whole.episodes)
+            for algo in variants[scale].values():
+                found += [like._replace(algo=algo, seed=seed + i) for i in range(size.seeds)]
+        return [Stage(main.when(scale, 10), first, own=False), Stage(main.when(scale, order), found)]
 
     return wanted
 

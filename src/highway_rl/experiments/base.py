@@ -46,10 +46,12 @@ class Table(NamedTuple):
 
 
 class Stage(NamedTuple):
-    """Training runs that are wanted, as trials (see `trials`); the smaller its number, the sooner."""
+    """Training runs that are wanted, as trials (see `trials`); the smaller its number, the sooner. Those that are not
+    its `own` have to be there first, and are not among the experiment's rows."""
 
     order: int
     trials: list[Any]
+    own: bool = True
 
 
 @dataclasses.dataclass(frozen=True)

@@ -65,7 +65,8 @@ def found(experiment: Experiment, out: Path) -> Rows:
     every = trials.stored(out)
     for scale in reversed(get_args(Scale)):
         for seed in sorted({row["first_seed"] for row in every if row["scale"] == scale}):
-            ids = {trial.id for stage in wanted([experiment], scale, seed, every) for trial in stage}
+            stages = experiment.stages(scale, seed, every) if experiment.stages else []
+            ids = {trial.id for stage in stages if stage.own for trial in stage.trials}
             if rows := [row for row in every if row["id"] in ids]:
                 return rows
     return []
