@@ -63,6 +63,9 @@ class Run:
                 limits: dict[str, Any] = {"minutes": self.minutes, "workers": self.workers or 1}
                 whole = queue.work(trained, self.scale, self.seed, self.out, step, **limits, say=print)
             print(f"rows: {trained[0].path(self.out)}{'' if whole else ', more to come: run the same again'}")
+            shown = {row["scale"] for experiment in trained for row in experiment.found(self.out)}
+            if shown - {self.scale}:
+                print(f"{self.out} also holds runs of a larger scale, which the figures show: give another --out")
         for experiment in chosen:
             if experiment.stages is None:
                 with progress(f"{experiment.name} ({self.scale})") as step:
@@ -141,7 +144,7 @@ class Check:
     experiment: Annotated[Positional[str | None], arg(metavar="EXPERIMENT")] = None
     """Only the claims of this experiment."""
     out: Path = Path("results")
-    """Folder that holds the CSVs."""
+    """Folder that holds the rows."""
     json: bool = False
     """Print a list of {id, statement, value, verdict} instead of the table."""
     debug: bool = False

@@ -16,7 +16,7 @@ from highway_rl.experiments import main
 from highway_rl.experiments.base import Experiment, Rows, Scale, Stage, Table, Verdict
 from highway_rl.experiments.main import DELAYED, PLAIN
 from highway_rl.experiments.main_plot import title
-from highway_rl.experiments.scores import ByTask, average, draw_curves, seed_table, values
+from highway_rl.experiments.scores import ByTask, average, draw_curves, mark, seed_table, values
 from highway_rl.experiments.trials import Trial
 from highway_rl.records.figures import axes, key, looks, save
 
@@ -105,8 +105,7 @@ def dots(ax: Any, runs: Mapping[str, Rows], look: Mapping[str, Any], test: str =
         each, found = values(rows, test), average(rows, test)
         ax.plot(each, np.full(len(each), i), "o", ms=4, color=look[name].colour, alpha=0.6)
         if found is not None:
-            ax.plot([found.low, found.high], [i, i], lw=6, color=look[name].colour, alpha=0.3, solid_capstyle="butt")
-            ax.plot(found.value, i, "|", ms=14, mew=2, color=look[name].colour)
+            mark(ax, found, i, look[name].colour, "|", ms=14, mew=2)
     ax.set_yticks(range(len(runs)), list(runs), fontsize=8)
     ax.set(title="greedy test of each seed", ylim=(len(runs) - 0.5, -0.5), xlabel="score")
 

@@ -78,17 +78,17 @@ class Experiment:
         """The rows that are stored; a `ValueError` says how to make them."""
         if self.stages is None:
             return read_rows(self.path(out))[0]
+        if rows := self.found(out):
+            return rows
+        raise ValueError(f"{self.path(out)} holds no runs of {self.name}: make them with `highway-rl run {self.name}`")
+
+    def found(self, out: Path) -> Rows:
+        """The rows that are stored, or none."""
+        if self.stages is None:
+            return self.stored(out) if self.path(out).exists() else []
         from highway_rl.experiments.queue import rows_of
 
         return rows_of(self, out)
-
-    def begun(self, out: Path) -> bool:
-        """Whether any of its rows is stored."""
-        if self.stages is None:
-            return self.path(out).exists()
-        from highway_rl.experiments.queue import found
-
-        return bool(found(self, out))
 
     def path(self, out: Path) -> Path:
         """Where its rows lie: a file of its own, or the folder of all training runs."""

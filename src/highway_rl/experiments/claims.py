@@ -67,5 +67,5 @@ def check(out: Path, only: Experiment | None = None) -> list[dict[str, Any]]:
 def _rows(experiment: Experiment, out: Path, stored: dict[str, Rows | None]) -> Rows | None:
     """The rows of an experiment, read once; None where none of its runs is there yet."""
     if experiment.name not in stored:
-        stored[experiment.name] = experiment.stored(out) if experiment.begun(out) else None
+        stored[experiment.name] = experiment.found(out) or None
     return stored[experiment.name]

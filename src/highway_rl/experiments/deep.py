@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,6 +10,13 @@ import jax
 
 from highway_rl.experiments.base import Row
 from highway_rl.runs import Config, fit
+
+
+@contextlib.contextmanager
+def as_deep() -> Iterator[None]:
+    """The numbers that deep agents run with, whoever asks."""
+    with jax.enable_x64(False), jax.numpy_dtype_promotion("standard"):
+        yield
 
 
 def rows_of_runs(config: Config) -> Iterator[Row]:
@@ -19,7 +27,7 @@ def rows_of_runs(config: Config) -> Iterator[Row]:
     def keep(news: dict[str, Any]) -> None:
         last.update({(row["algo"], row["seed"]): row for row in news.get("rows", ())})
 
-    with jax.enable_x64(False), jax.numpy_dtype_promotion("standard"):  # as deep agents run, whoever asks
+    with as_deep():
         trained = fit(config, report=keep)
     tested = {(row["algo"], row["seed"], row["epsilon"] > 0): row for row in trained.scores}
     for label, seed in trained.setup.labels:

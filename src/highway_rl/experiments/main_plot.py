@@ -11,7 +11,7 @@ import numpy as np
 from highway_rl.experiments import main
 from highway_rl.experiments.base import FAILS, HOLDS, NOT_RUN, PARTLY, Experiment, Rows, Table, Verdict
 from highway_rl.experiments.main import DELAYED, Setting, Size
-from highway_rl.experiments.scores import ByTask, above, average, by_game, draw_curves, said, seed_table, values
+from highway_rl.experiments.scores import ByTask, above, average, by_game, draw_curves, mark, said, seed_table, values
 from highway_rl.records.figures import axes, key, look, save
 from highway_rl.records.statistics import aggregate, normalised, profile
 
@@ -156,10 +156,7 @@ def summary(rows: Rows, env: str, path: Path) -> Path:
         for i, (a, b) in enumerate(pairs):
             likely = above(runs[a], runs[b], "greedy")
             if likely is not None:
-                middle.plot(
-                    [likely.low, likely.high], [i, i], lw=5, color=LOOKS[a].colour, alpha=0.4, solid_capstyle="butt"
-                )
-                middle.plot(likely.value, i, "o", ms=5, color=LOOKS[a].colour)
+                mark(middle, likely, i, LOOKS[a].colour)
         middle.axvline(0.5, color="0.6", lw=0.8, ls=":")
         middle.set_yticks(range(len(pairs)), [f"{a.removesuffix(' DQN')} > {b}" for a, b in pairs], fontsize=7)
         middle.set(
@@ -179,8 +176,7 @@ def summary(rows: Rows, env: str, path: Path) -> Path:
 
 def _bars(ax: Any, found: dict[str, Any]) -> None:
     for i, (name, one) in enumerate(found.items()):
-        ax.plot([one.low, one.high], [i, i], lw=6, color=LOOKS[name].colour, alpha=0.4, solid_capstyle="butt")
-        ax.plot(one.value, i, "o", ms=5, color=LOOKS[name].colour)
+        mark(ax, one, i, LOOKS[name].colour)
     ax.set_yticks(range(len(found)), list(found), fontsize=8)
     ax.set_ylim(len(found) - 0.5, -0.5)
 

@@ -52,15 +52,6 @@ def pending(
 
 
 def rows_of(experiment: Experiment, out: Path) -> Rows:
-    """The rows of an experiment's trials; a `ValueError` says how to make them."""
-    if rows := found(experiment, out):
-        return rows
-    raise ValueError(
-        f"{experiment.path(out)} holds no runs of {experiment.name}: make them with `highway-rl run {experiment.name}`"
-    )
-
-
-def found(experiment: Experiment, out: Path) -> Rows:
     """The rows of an experiment's trials at the largest scale of which there are any."""
     every = trials.stored(out)
     for scale in reversed(get_args(Scale)):

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 from highway_rl import checks
 from highway_rl.experiments import claims
 from highway_rl.experiments.base import NOT_RUN, Experiment, Rows, Table, experiments, find
+from highway_rl.experiments.trials import in_a_row
 from highway_rl.records.rows import read_rows, write_text
 
 LIMIT = 5_000_000
@@ -152,9 +153,7 @@ def _stored(experiment: Experiment, results: Path) -> tuple[Rows, dict[str, Any]
         return [], {}
     if experiment.stages is None:
         return read_rows(experiment.path(results))  # what is no stored run is refused
-    with contextlib.suppress(ValueError):  # the folder of all training runs has none of this experiment
-        return experiment.stored(results), {}
-    return [], {}
+    return experiment.found(results), {}
 
 
 def _claim(number: int, value: str, verdict: str = NOT_RUN) -> dict[str, Any]:
@@ -207,13 +206,7 @@ def _seeds(rows: Rows) -> str:
     '4 seeds (1–3, 9)'
     """
     found = sorted({row["seed"] for row in rows if isinstance(row.get("seed"), int)})
-    blocks: list[list[int]] = []
-    for seed in found:
-        if blocks and seed == blocks[-1][-1] + 1:
-            blocks[-1][1:] = [seed]
-        else:
-            blocks.append([seed])
-    spans = ", ".join("–".join(map(str, block)) for block in blocks)
+    spans = ", ".join(f"{first}" if n == 1 else f"{first}–{first + n - 1}" for first, n in in_a_row(found))
     return f"{len(found)} seeds ({spans})" if len(found) > 1 else f"seed {spans}" if found else ""
 
 

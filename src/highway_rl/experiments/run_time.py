@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from highway_rl.experiments.base import FAILS, HOLDS, PARTLY, Experiment, Row, Rows, Scale, Table, Verdict, select
+from highway_rl.experiments.deep import as_deep
 from highway_rl.records.figures import axes, look, save
 from highway_rl.runs import Config, setup
 
@@ -51,7 +52,7 @@ def cells(scale: Scale, seed: int) -> list[dict[str, Any]]:
 
 def run(task: str, delay: str, algo: str, runs: int, seed: int, periods: int) -> Iterable[Row]:
     """The best of so many periods that learn."""
-    with jax.enable_x64(False), jax.numpy_dtype_promotion("standard"):  # as deep agents run, whoever asks
+    with as_deep():
         config = Config(task, (algo,), seeds=runs, seed=seed, preset="paper", env={"delay": delay} if delay else {})
         program = setup(config).programs[0]
         state = program.start()()

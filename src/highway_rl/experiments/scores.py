@@ -78,6 +78,12 @@ def draw_curves(
     ax.set_xlabel(f"{name} steps")
 
 
+def mark(ax: Any, found: Interval[float], at: float, colour: str, shape: str = "o", **more: Any) -> None:
+    """A number with its interval, as a point on a bar, in line `at` of a panel."""
+    ax.plot([found.low, found.high], [at, at], lw=6, color=colour, alpha=0.35, solid_capstyle="butt")
+    ax.plot(found.value, at, shape, color=colour, **({"ms": 5} | more))
+
+
 def seed_table(title: str, runs: Mapping[str, ByTask], name: str, label: Callable[[str, Rows], str]) -> Table:
     """Every seed's score (nan if it broke) and id, a line for each method and task, with their mean."""
     lines = []

@@ -7,20 +7,19 @@ Experiments share the ledger: a trial that two of them want is run once.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import re
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
 from highway_rl.experiments.base import Row, Rows, Scale
+from highway_rl.experiments.deep import as_deep
 from highway_rl.records import ledger
 from highway_rl.records.provenance import provenance
 from highway_rl.records.rows import read_metrics
@@ -99,7 +98,7 @@ def batches(trials: Iterable[Trial]) -> list[Batch]:
     for shape, seeds_of in by_shape.items():
         blocks: dict[tuple[int, int], list[str]] = {}
         for algo, seeds in seeds_of.items():
-            for block in _in_a_row(sorted(seeds)):
+            for block in in_a_row(sorted(seeds)):
                 blocks.setdefault(block, []).append(algo)
         for (first, n), algos in blocks.items():
             size = max(MOST // n, 1)
@@ -108,10 +107,10 @@ def batches(trials: Iterable[Trial]) -> list[Batch]:
     return found
 
 
-def _in_a_row(seeds: list[int]) -> list[tuple[int, int]]:
+def in_a_row(seeds: list[int]) -> list[tuple[int, int]]:
     """Numbers as first ones and how many follow without a gap.
 
-    >>> _in_a_row([0, 1, 2, 7])
+    >>> in_a_row([0, 1, 2, 7])
     [(0, 3), (7, 1)]
     """
     blocks: list[tuple[int, int]] = []
@@ -121,13 +120,6 @@ def _in_a_row(seeds: list[int]) -> list[tuple[int, int]]:
         else:
             blocks.append((seed, 1))
     return blocks
-
-
-@contextlib.contextmanager
-def _as_deep() -> Iterator[None]:
-    """As deep agents run, whoever asks."""
-    with jax.enable_x64(False), jax.numpy_dtype_promotion("standard"):
-        yield
 
 
 def train(
@@ -145,7 +137,7 @@ def train(
     work = out / FOLDER / "unfinished" / batch.id
     begun = time.perf_counter()
     config, resumed = batch.config(), (work / "config.json").exists()
-    with _as_deep():
+    with as_deep():
         trained = fit(config, work, report=report, should_stop=should_stop, resume=resumed)
     if not trained.finished:
         return False
@@ -183,7 +175,7 @@ def rerun(out: Path, name: str, report: Callable[[dict[str, Any]], None] = lambd
                 config["episodes"],
             )  # fmt: skip
             batch = Batch(like, tuple(dict.fromkeys(run["algo"] for run in record["runs"])), config["seeds"])
-            with tempfile.TemporaryDirectory() as folder, _as_deep():
+            with tempfile.TemporaryDirectory() as folder, as_deep():
                 made = _results(
                     batch, fit(batch.config(), Path(folder) / "again", report=report), Path(folder) / "again"
                 )
