@@ -14,14 +14,14 @@ filters of 3 × 3 without padding, a layer of 128, float32 weights, a target net
 vmapped in one program, no evaluation. Not equal: the peers play gymnax's game (3 actions, none sticky, at most 1,000
 steps), keep observations as float32 (rejax the next one, too), draw each batch at its step and compute its targets
 there, and use Adam and the squared error. Ours has 6 actions that stick, coded observations, centred RMSprop and the
-Huber loss; every 1,000 steps it draws all their batches and computes the targets and diagnostics of the whole store.
+Huber loss; every 1,000 steps it draws all their batches and computes their targets, and every 10,000 diagnostics of the
+whole store.
 Its `dqn` is rewarded at once, its `soft-highway-dqn` when an episode ends, with what is owed in the observation.
 
 A peer trains for 200 steps, of which it learns in the last 100, and for `--steps` more: the best of three times of one
 less that of the other, by steps, is what is reported. With `--own` it has the network it comes with: layers of 64 and
 64 (rejax) or 120 and 84 (purejaxrl), so that how Flax's convolution fares under vmap plays no part. Ours is timed by
-`benchmarks/dqn.py`: the best of three periods of 1,000 steps. On a CPU, which leaves out rows not yet written, ours is
-then faster than with a full store.
+`benchmarks/dqn.py`: the best of three periods of 1,000 steps, with a full store.
 """
 
 from __future__ import annotations

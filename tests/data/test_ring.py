@@ -83,3 +83,11 @@ def test_paths_are_cut_where_the_next_row_was_not_acted_on():
     data = stores.trajectory(dataclasses.replace(rows, real=real, terminated=terminated), 0.9)
     np.testing.assert_array_equal(np.asarray(data.last)[real], [False, True, True, True])
     np.testing.assert_allclose(data.discount, [0.9, 0.9, 0.9, 0.0, 0.9, 0.9], rtol=1e-6)
+
+
+def test_a_repeated_ring_is_full_of_its_first_rows():
+    store = stores.empty(7, jnp.zeros(1, jnp.uint8))
+    rows = dataclasses.replace(store.rows, reward=jnp.arange(8.0), real=jnp.arange(8) < 3)
+    full = stores.repeated(stores.Store(rows, jnp.int32(3)), 3)
+    np.testing.assert_array_equal(full.rows.reward, [0, 1, 2, 0, 1, 2, 0, 1])
+    np.testing.assert_array_equal(stores.in_order(full, full.rows.real), [True] * 7 + [False])

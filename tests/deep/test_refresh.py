@@ -1,6 +1,7 @@
 """A refresh as the loop asks for it: batches of real rows with their targets, by each kind of bootstrap."""
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -12,9 +13,9 @@ from highway_rl.core.backup import TO_END
 from highway_rl.core.bootstrap import Double, EpsilonGreedy, greedy
 from highway_rl.data import ring
 from highway_rl.data.codec import codec
-from highway_rl.deep import dqn, networks
+from highway_rl.deep import dqn, networks, refresh
 from highway_rl.deep.dqn import DQN
-from highway_rl.deep.refresh import make_agent, needed
+from highway_rl.deep.refresh import looks_everywhere, make_agent, needed
 from highway_rl.types import Spec
 
 SPEC = Spec("stub", jax.ShapeDtypeStruct((7,), jnp.float32), 3)
@@ -173,33 +174,52 @@ def random_store():
 
 @pytest.fixture(scope="module")
 def both():
-    """(rule) → batches of a refresh that looks at everything, and of one that does not."""
-    with jax.enable_x64(False), jax.numpy_dtype_promotion("standard"):
-        agent = DQN(rule=tuple(SOME.values()), network=tiny, batch_size=4)
-        learning = dqn.start(agent, SPEC, jax.random.key(0))
-        learning = learning._replace(older=dqn.start(agent, SPEC, jax.random.key(9)).params)
+    """(name, look) → batches of a refresh, of a few rows at a time, that looks at everything or not; by "all" those of
+    every rule that has no trace, side by side."""
+    plain = [name for name, rule in SOME.items() if not rule.trace]
+    traced = [name for name, rule in SOME.items() if rule.trace]
+    programs = {}
+    with pytest.MonkeyPatch.context() as patch, jax.enable_x64(False), jax.numpy_dtype_promotion("standard"):
+        patch.setattr(refresh, "ROWS_AT_ONCE", 7)
         kept, keys = random_store(), jax.random.split(jax.random.key(3), 3)
+        for names in (plain, traced):
+            agent = DQN(rule=tuple(SOME[name] for name in names), network=tiny, batch_size=4)
+            learning = dqn.start(agent, SPEC, jax.random.key(0))
+            learning = learning._replace(older=dqn.start(agent, SPEC, jax.random.key(9)).params)
 
-        @jax.jit
-        def go(which, look):
-            made = make_agent(dataclasses.replace(agent, which=which), SPEC)
-            return made.refresh(learning, kept, jnp.int32(1_000), keys, (3, 2), look)
+            def go(which, look, agent=agent, learning=learning):
+                made = make_agent(dataclasses.replace(agent, which=which), SPEC)
+                return made.refresh(learning, kept, jnp.int32(1_000), keys, (3, 2), look)
 
-    return go
+            for look in (True, False):
+                compiled = jax.jit(go).lower(0, look).compile()
+                programs |= {(name, look): functools.partial(compiled, i, look) for i, name in enumerate(names)}
+            if names is plain:
+                together = jax.jit(jax.vmap(go, (0, None))).lower(jnp.arange(len(names)), False).compile()
+                programs["all", False] = functools.partial(together, jnp.arange(len(names)), False)
+    return lambda name, look: programs[name, look]()
 
 
 @pytest.mark.parametrize("name", SOME)
 def test_without_a_look_the_batches_are_the_same(both, name):
-    which = list(SOME).index(name)
-    (_, batches, seen), (_, few, unseen) = both(which, True), both(which, False)
+    (_, batches, seen), (_, few, unseen) = both(name, True), both(name, False)
     jax.tree.map(np.testing.assert_array_equal, few, batches)
     assert np.isfinite(seen.value)
     assert np.isnan(unseen.value)
 
 
-@pytest.mark.parametrize("name", SOME)
+def test_runs_that_share_a_loop_get_what_they_would_alone(both):
+    """They need different numbers of rows, and go through as many as the one that needs most."""
+    _, batches, _ = both("all", False)
+    plain = [name for name, rule in SOME.items() if not rule.trace]
+    for i, name in enumerate(plain):
+        _, alone, _ = both(name, False)
+        jax.tree.map(lambda x, y, i=i: np.testing.assert_allclose(x[i], y, rtol=1e-5), batches, alone)
+
+
+@pytest.mark.parametrize("name", [name for name, rule in SOME.items() if not rule.trace])
 def test_needed_rows_are_those_that_returns_end_in(name):
-    """Walked step by step; and far from all of them, but for a trace."""
+    """Walked step by step; and far from all of them."""
     kept = jax.tree.map(lambda x: x[0], random_store())
     data = ring.trajectory(ring.in_order(kept, kept.rows), 0.9)
     chosen = np.arange(40) % 9 == 4
@@ -214,5 +234,12 @@ def test_needed_rows_are_those_that_returns_end_in(name):
                 end += 1
             expected[end + 1 : end + 2] |= bool(data.discount[end] > 0)
         expected[i] |= rule.backup.gate_depth == 0
-    assert found.all() if rule.trace else (found == expected).all()
-    assert rule.trace or 0 < found.sum() < 20
+    assert (found == expected).all()
+    assert 0 < found.sum() < 20
+
+
+def test_a_trace_or_pooled_policies_look_everywhere():
+    assert {name for name, rule in SOME.items() if looks_everywhere(DQN(rule=rule))} == {
+        name for name, rule in SOME.items() if rule.trace
+    }
+    assert looks_everywhere(DQN(rule=SOME["soft-highway"], num_policies=2))

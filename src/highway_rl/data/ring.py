@@ -87,6 +87,13 @@ def add(
     return Store(dataclasses.replace(rows, obs=obs, real=real), newest)
 
 
+def repeated(store: Store, rows: int) -> Store:
+    """A ring full of its first rows over and over: to time what a full one costs, without the steps that fill it."""
+    slots = store.rows.action.shape[0]
+    every = jax.tree.map(lambda x: x[jnp.arange(slots) % min(rows, slots)], store.rows)
+    return Store(dataclasses.replace(every, real=every.real.at[0].set(False)), jnp.zeros_like(store.newest))
+
+
 def in_order(store: Store, column: Any) -> Any:
     """Columns of the store from the oldest row to the newest."""
     return jax.tree.map(lambda x: jnp.roll(x, -(store.newest + 1), axis=0), column)

@@ -75,7 +75,7 @@ def whole_targets(
     """Targets by slot, the rings of all environments one after another. A rule that doubles lets the networks of now
     choose an action, and those of the refresh before price it; the others know those of now only.
 
-    Without a `look` nothing is seen, and a CPU makes no other targets than those of the slots `drawn`.
+    Without a `look` nothing is seen, and only the values that the targets of the slots `drawn` need are computed.
     """
 
     # rings one after the other are one chronological store: each ends with a row nobody acted on, where paths are cut
@@ -88,7 +88,7 @@ def whole_targets(
     rows = in_order(store.rows)
     data = ring.trajectory(rows, agent.discount)
     wanted: Any = True
-    if drawn is not None:
+    if drawn is not None and not looks_everywhere(agent):
         chosen = jnp.zeros(rows.action.shape, bool).at[drawn.reshape(-1)].set(True)
         wanted = look | in_slots(needed(agent, data, in_order(chosen.reshape(store.rows.action.shape))))
     params = [p for p in (learning.params, learning.older) if p is not None]
@@ -110,16 +110,20 @@ def whole_targets(
     return in_slots(pick([f.target for f in found])).reshape(-1), told
 
 
+def looks_everywhere(agent: DQN) -> bool:
+    """Whether a target may depend on the values at any row: a trace weighs those at every row of a path, and pooled
+    policies average over many."""
+    return agent.num_policies > 1 or any(rule.trace is not None for rule in agent.rules)
+
+
 def needed(agent: DQN, data: Trajectory, chosen: Bool[Array, "t"]) -> Bool[Array, "t"]:
     """The rows whose values the targets of the rows chosen depend on, in order: where their returns end.
 
     n steps from row i end in the values at row i + n, or at the row after the last step of its path; nothing follows a
-    termination. A trace weighs the values at every row of a path, and pooled policies average over many.
+    termination.
     """
 
     def of(rule: TargetRule) -> Bool[Array, "t"]:
-        if rule.trace is not None or agent.num_policies > 1:
-            return jnp.ones_like(chosen)
         gate = rule.backup.gate_depth
         depths = tuple(dict.fromkeys((*rule.backup.depths, *((gate,) if gate else ()))))
         found = chosen if gate == 0 else jnp.zeros_like(chosen)
@@ -135,8 +139,8 @@ def needed(agent: DQN, data: Trajectory, chosen: Bool[Array, "t"]) -> Bool[Array
 def whole_store(
     agent: DQN, spec: Spec, params: Weights, store: Store, step: Any, wanted: Any = True
 ) -> Float[Array, "env slot a"]:
-    """q at every row, some rows at a time. A CPU leaves out rows that are not wanted, and those that so many steps
-    cannot have reached: zero there."""
+    """q at every row, some rows at a time. Rows that are not wanted are left out, and those that so many steps cannot
+    have reached: zero there. A GPU goes through all where all are wanted: it need not gather them."""
     obs, coded = store.rows.obs, codec(spec.observation)
     rings, slots, width = obs.shape
     by_slot = lambda x: jnp.moveaxis(x, 1, 0).reshape(-1, *x.shape[2:])  # noqa: E731
@@ -149,19 +153,23 @@ def whole_store(
     def each(part: Array) -> Array:
         return many(jax.vmap(coded.decode)(part))
 
-    def some(flat: Array, wanted: Array) -> Array:
-        rows = rings * (2 * (step // rings) + 1)  # a truncated step takes two, the newest observation one
-        reached = jnp.arange(count) < size * jnp.minimum((rows + size - 1) // size, whole)
-        rank = jnp.cumsum(wanted & reached)
-        place = jnp.where(wanted & reached, rank - 1, whole * size)
-        chosen = jnp.full(whole * size, count, jnp.int32).at[place].set(jnp.arange(count, dtype=jnp.int32), mode="drop")
+    def some(each: Any) -> Any:
+        def values(flat: Array, wanted: Array) -> Array:
+            rows = rings * (2 * (step // rings) + 1)  # a truncated step takes two, the newest observation one
+            reached = jnp.arange(count) < size * jnp.minimum((rows + size - 1) // size, whole)
+            rank = jnp.cumsum(wanted & reached)
+            place = jnp.where(wanted & reached, rank - 1, whole * size)
+            every = jnp.arange(count, dtype=jnp.int32)
+            chosen = jnp.full(whole * size, count, jnp.int32).at[place].set(every, mode="drop")
 
-        def part(i: Any, q: Array) -> Array:
-            at = jax.lax.dynamic_slice_in_dim(chosen, i * size, size)
-            return q.at[at].set(each(flat.at[at].get(mode="fill", fill_value=0)), mode="drop")
+            def part(i: Any, q: Array) -> Array:
+                at = jax.lax.dynamic_slice_in_dim(chosen, i * size, size)
+                return q.at[at].set(each(flat.at[at].get(mode="fill", fill_value=0)), mode="drop")
 
-        empty = jnp.zeros((count, spec.num_actions), jnp.float32)
-        return jax.lax.fori_loop(0, (rank[-1] + size - 1) // size, part, empty)
+            empty = jnp.zeros((count, spec.num_actions), jnp.float32)
+            return jax.lax.fori_loop(0, most((rank[-1] + size - 1) // size), part, empty)
+
+        return values
 
     def everything(each: Any) -> Any:
         def values(flat: Array, _: Array) -> Array:
@@ -173,5 +181,17 @@ def whole_store(
     sizes = fused.fits(agent, spec, 1)
     on_gpu = each if sizes is None else fused.prepared(sizes, params)
     mask = by_slot(jnp.broadcast_to(wanted, (rings, slots)))
-    q = jax.lax.platform_dependent(flat, mask, cpu=some, cuda=everything(on_gpu), default=everything(each))
+    which = everything if wanted is True else some
+    q = jax.lax.platform_dependent(flat, mask, cpu=some(each), cuda=which(on_gpu), default=which(each))
     return jnp.moveaxis(q.reshape(slots, rings, -1), 1, 0)
+
+
+@jax.custom_batching.custom_vmap
+def most(count: Int[Array, ""]) -> Int[Array, ""]:
+    """The count itself, and the largest one where runs go side by side, so that they share a loop of so many turns."""
+    return count
+
+
+@most.def_vmap
+def _most(size: int, batched: list[bool], count: Array) -> tuple[Array, bool]:
+    return most(jnp.max(count)), False
