@@ -26,8 +26,9 @@ ROOT = Path(__file__).parents[1]
 
 CORE, RETURNS, TABLE1 = (f"tests/core/test_{name}.py" for name in ("backup", "returns", "table1"))
 OPERATORS, THEOREMS = "tests/mdp/test_operators.py", "tests/theorems/test_theorems.py"
-BACKUP, PATHS, RULES, NAMES, EXACT = (
+BACKUP, AHEAD, PATHS, RULES, NAMES, EXACT = (
     "core/backup.py",
+    "core/lookahead.py",
     "core/returns.py",
     "core/targets.py",
     "core/table1.py",
@@ -265,16 +266,24 @@ MUTANTS = [
     ),
     Mutant(
         "episodes mix",
-        PATHS,
+        AHEAD,
         "powers = [Lookahead(reward, discount, here, last)]",
         "powers = [Lookahead(reward, discount, here, last & (here == count - 1))]",
         (RETURNS,),
         "n_step_returns",
     ),
-    Mutant("array end not cut", PATHS, "last = last | (here == count - 1)\n", "last = last\n", (RETURNS,), "lookahead"),
+    Mutant("array end not cut", AHEAD, "last = last | (here == count - 1)\n", "last = last\n", (RETURNS,), "lookahead"),
+    Mutant(
+        "episodes mix to the end",
+        AHEAD,
+        "jnp.where(last, 0, later[0])",
+        "later[0]",
+        (RETURNS,),
+        "n_step_returns",
+    ),
     Mutant(
         "sampled depth off by one",
-        PATHS,
+        AHEAD,
         "steps(n - reached))",
         "steps(max(1, n - reached - 1)))",
         (RETURNS,),
@@ -312,7 +321,7 @@ MUTANTS = [
         (RETURNS,),
         "lambda",
     ),
-    Mutant("a return counted twice", PATHS, "bool), -1)", "bool), -2)", (RETURNS,), "distinct"),
+    Mutant("a return counted twice", AHEAD, "bool), -1)", "bool), -2)", (RETURNS,), "distinct"),
     # target rules
     Mutant(
         "behaviour of the wrong step",

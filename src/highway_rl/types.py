@@ -113,3 +113,14 @@ class DiscreteEnv(Env):
     @property
     def horizon(self) -> int:
         return self.spec.horizon or 0
+
+
+@dataclasses.dataclass(frozen=True)
+class HostEnv:
+    """An environment that steps outside JAX: its spec, and `start(count, seed)`, which begins so many side by side.
+
+    What it starts has reset() → obs, send(actions), receive() → what came of them, close(): see `envs.host.worlds`.
+    """
+
+    spec: Spec
+    start: Callable[[int, int], Any]

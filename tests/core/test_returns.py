@@ -11,7 +11,8 @@ from worlds import path
 from highway_rl.core import table1, targets
 from highway_rl.core.backup import TO_END
 from highway_rl.core.bootstrap import Double, EpsilonGreedy, Expected, greedy, maxmin
-from highway_rl.core.returns import distinct_depths, lambda_returns, lookahead, n_step_returns, traced_returns
+from highway_rl.core.lookahead import distinct_depths, lookahead
+from highway_rl.core.returns import lambda_returns, n_step_returns, traced_returns
 from highway_rl.core.targets import Trajectory, sampled_returns
 from highway_rl.mdp.model import MDP
 from highway_rl.mdp.operators import operator

@@ -7,12 +7,14 @@ import gymnasium
 import jax
 import numpy as np
 import pytest
+from gymnasium.envs.classic_control.cartpole import CartPoleEnv
 from training import COUNTED, SMALL
 
 import highway_rl
 from highway_rl import runs
 from highway_rl.core.bootstrap import EpsilonGreedy, Greedy
 from highway_rl.envs import make_env
+from highway_rl.types import HostEnv
 
 
 def agent(task="late", algo="dqn", **config):
@@ -98,13 +100,31 @@ def test_an_environment_as_an_object(tmp_path):
     np.testing.assert_array_equal(again.q_values(obs), agent.q_values(obs))
 
 
-def test_environments_of_others_say_what_to_do():
-    outside = gymnasium.make("CartPole-v1")
+def test_gymnasium_environments_come_by_id_class_function_and_object():
+    def longer(limit=9):
+        return gymnasium.wrappers.TimeLimit(CartPoleEnv(), limit)
+
+    assert runs.Config(gymnasium.make("CartPole-v1")).task == "CartPole-v1"
+    made = {
+        "CartPole-v1": runs.setup(runs.Config("CartPole-v1")),
+        "CartPoleEnv": runs.setup(runs.Config(CartPoleEnv)),
+        "longer": runs.setup(runs.Config(longer, env={"limit": 5})),
+        "environment": runs.setup(runs.Config(lambda: CartPoleEnv(sutton_barto_reward=True))),
+        "gymnasium.envs.classic_control.cartpole:CartPoleEnv": runs.setup(
+            runs.Config("gymnasium.envs.classic_control.cartpole:CartPoleEnv")
+        ),
+    }
+    for name, found in made.items():
+        assert isinstance(found.env, HostEnv)
+        assert found.env.spec.name == found.config.task == name
+        assert found.env.spec.num_actions == 2
+
+
+@pytest.mark.parametrize("env", [CartPoleEnv(), 3, gymnasium.vector.SyncVectorEnv([CartPoleEnv])])
+def test_what_cannot_be_made_again_says_what_to_do(env):
     for use in (runs.Config, highway_rl.train):
-        with pytest.raises(ValueError, match=r"give a name, module:name, or an Env\(spec, reset, step\)"):
-            use(outside)
-    with pytest.raises(ValueError, match="steps outside JAX"):
-        runs.setup(runs.Config("CartPole-v1"))
+        with pytest.raises(ValueError, match=r"give a name, module:name, a gymnasium.Env class, a function"):
+            use(env)
 
 
 def test_memory_is_counted_before_anything_is_built(monkeypatch):

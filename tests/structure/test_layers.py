@@ -26,7 +26,7 @@ ALLOWED = {
     "deep": CORE | {"registry", "envs", "data"},
     "records": {"types", "checks", "version"},
     "runs": DEEP | {"records"},
-    "experiments": MODEL | {"solvers", "envs", "tabular", "deep", "records", "runs"},
+    "experiments": MODEL | {"solvers", "envs", "data", "tabular", "deep", "records", "runs"},
     "integrations": CORE | {"envs"},
     "cli": MODEL | {"solvers", "envs", "tabular", "deep", "records", "runs", "experiments", "integrations"},
     "__main__": {"cli"},

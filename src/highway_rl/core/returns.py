@@ -1,8 +1,6 @@
 """Sampled returns: every one of them composes affine maps x → r + g·x along a path.
 
-A path is given by `successor` (the next transition of each transition; by default the next row) and
-`last`, true where the path is cut. Doubling the maps reaches depth n in log₂ n rounds, for all starting
-points at once; the same code walks stored trajectories and the graph of a deterministic policy.
+A path is given by `last`, true where it is cut; how its maps are composed, `lookahead.py` says.
 
     n-step            r = reward                      g = γ          then bootstrap
     λ-return          r = reward + γ(1−λ)·V(s')       g = γλ
@@ -14,77 +12,12 @@ A depth past the end equals the return to the end.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 
-from highway_rl.core.checks import check_depths
+from highway_rl.core.lookahead import lookahead
 from highway_rl.types import AnyArray
-
-
-class Lookahead(NamedTuple):
-    """The map x → reward + discount · x[end] that n steps apply to the values at their far end.
-
-    `end` is the last transition taken; `cut` says that the path ended there, after n steps or fewer.
-    """
-
-    reward: Float[AnyArray, "t"]
-    discount: Float[AnyArray, "t"]
-    end: Int[AnyArray, "t"]
-    cut: Bool[AnyArray, "t"]
-
-
-def lookahead(
-    reward: Float[AnyArray, "t"],
-    discount: Float[AnyArray, "t"],
-    last: Bool[AnyArray, "t"],
-    depths: tuple[int, ...],
-    successor: Any = None,
-) -> list[Lookahead]:
-    """One map per depth; `end` is min(n, steps left) steps from the start."""
-    check_depths(depths)
-    xp = reward.__array_namespace__()
-    count = reward.shape[0]
-    here = xp.arange(count)
-    longest = max(depths)  # a graph may run in circles
-    if successor is None:
-        longest = 1 << (count - 1).bit_length()  # no path is longer, and a power of two takes no more than doubling
-        last = last | (here == count - 1)
-
-    def then(n: int, first: Lookahead, second: Lookahead) -> Lookahead:
-        """n steps, and those of `second` where they lead."""
-        if successor is None:
-            ahead = lambda x: xp.roll(x, -n)  # noqa: E731
-        else:
-            start = successor[first.end]
-            ahead = lambda x: x[start]  # noqa: E731
-        return Lookahead(
-            xp.where(first.cut, first.reward, first.reward + first.discount * ahead(second.reward)),
-            xp.where(first.cut, first.discount, first.discount * ahead(second.discount)),
-            xp.where(first.cut, first.end, ahead(second.end)),
-            first.cut | ahead(second.cut),
-        )
-
-    powers = [Lookahead(reward, discount, here, last)]
-
-    def steps(n: int) -> Lookahead:
-        result = None
-        for bit in range(n.bit_length()):
-            if bit == len(powers):
-                powers.append(then(1 << bit - 1, powers[-1], powers[-1]))
-            if n >> bit & 1:
-                result = powers[bit] if result is None else then(1 << bit, powers[bit], result)
-        assert result is not None
-        return result
-
-    done: dict[int, Lookahead] = {}
-    reached = 0
-    for n in sorted({int(min(n, longest)) for n in depths}):
-        further = n & (n - 1) and reached  # a power of two is there for all to use
-        done[n] = then(reached, done[reached], steps(n - reached)) if further else steps(n)
-        reached = n
-    return [done[min(n, longest)] for n in depths]
 
 
 def n_step_returns(
@@ -165,11 +98,3 @@ def lambda_returns(
     keep = xp.where(last, xp.zeros_like(discount), discount * xp.asarray(lam, dtype=discount.dtype))
     maps = lookahead(reward + (discount - keep) * next_value, keep, last, depths)
     return xp.stack([m.reward + m.discount * next_value[m.end] for m in maps], axis=-1)
-
-
-def distinct_depths(maps: list[Lookahead]) -> Bool[AnyArray, "t n"]:
-    """True where a depth reaches further than every smaller one: the mask that counts no return twice."""
-    xp = maps[0].end.__array_namespace__()
-    ends = xp.stack([m.end for m in maps], axis=-1)
-    earlier = np.tril(np.ones((len(maps), len(maps)), bool), -1)
-    return ~xp.any((ends[:, :, None] == ends[:, None, :]) & xp.asarray(earlier), axis=-1)

@@ -12,11 +12,12 @@ from jaxtyping import Array, PyTree, UInt8
 
 
 class Codec(NamedTuple):
-    """An observation as `width` bytes and back, without loss."""
+    """An observation as `width` bytes and back, without loss. `encode_rows` takes the leaves of many, on the host."""
 
     width: int
     encode: Callable[[PyTree], UInt8[Array, "w"]]
     decode: Callable[[UInt8[Array, "w"]], PyTree]
+    encode_rows: Callable[[list[np.ndarray]], np.ndarray]
 
 
 def codec(observation: PyTree) -> Codec:
@@ -51,7 +52,14 @@ def codec(observation: PyTree) -> Codec:
             start += length
         return jax.tree.unflatten(structure, parts)
 
-    return Codec(width, encode, decode)
+    def encode_rows(arrays: list[np.ndarray]) -> np.ndarray:
+        rows = len(arrays[0])
+        flat = [np.ascontiguousarray(x, want.dtype).reshape(rows, -1) for x, want in zip(arrays, leaves, strict=True)]
+        bits = [np.packbits(np.concatenate([flat[i] for i in truths], axis=1), axis=1)] if truths else []
+        parts = bits + [flat[i].view(np.uint8) for i in others]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+
+    return Codec(width, encode, decode, encode_rows)
 
 
 def decoded(coded: Codec, rows: UInt8[Array, "t w"]) -> PyTree:

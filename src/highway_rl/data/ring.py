@@ -87,6 +87,14 @@ def add(
     return Store(dataclasses.replace(rows, obs=obs, real=real), newest)
 
 
+def cut(store: Store, current: UInt8[Array, "w"]) -> Store:
+    """A new episode begins with `current`, though the one before has not ended: its newest observation stays, as the
+    last one of a path that is cut there."""
+    newest = (store.newest + 1) % store.rows.action.shape[0]
+    obs, real = store.rows.obs.at[newest].set(current), store.rows.real.at[newest].set(False)
+    return Store(dataclasses.replace(store.rows, obs=obs, real=real), newest)
+
+
 def repeated(store: Store, rows: int) -> Store:
     """A ring full of its first rows over and over: to time what a full one costs, without the steps that fill it."""
     slots = store.rows.action.shape[0]

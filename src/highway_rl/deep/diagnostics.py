@@ -9,7 +9,7 @@ from jaxtyping import Array, Bool, Float
 
 from highway_rl.core.backup import TO_END, gate_open
 from highway_rl.core.bootstrap import greedy
-from highway_rl.core.returns import lookahead
+from highway_rl.core.lookahead import lookahead
 from highway_rl.core.targets import TargetRule, Trajectory
 from highway_rl.data.ring import Rows
 

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.special
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, UInt8
 
-from highway_rl.types import Env
+from highway_rl.data.codec import codec
+from highway_rl.types import AnyArray, Env, HostEnv
 
 
 class Played(NamedTuple):
     """Scores and lengths of episodes, and whether each ended within the most steps allowed."""
 
-    score: Float[Array, "*run episode"]
-    length: Int[Array, "*run episode"]
-    done: Bool[Array, "*run episode"]
+    score: Float[AnyArray, "*run episode"]
+    length: Int[AnyArray, "*run episode"]
+    done: Bool[AnyArray, "*run episode"]
 
 
 def play(
@@ -52,6 +53,53 @@ def play(
     zeros = jnp.zeros(episodes, jnp.float32)
     start = (jnp.int32(0), state, obs, zeros, zeros.astype(jnp.int32), zeros > 0)
     return Played(*jax.lax.while_loop(go_on, turn, start)[3:])
+
+
+AT_ONCE = 8
+"""Environments outside JAX that play side by side."""
+
+
+def play_outside(
+    env: HostEnv,
+    act: Callable[[UInt8[np.ndarray, "run env w"]], Int[np.ndarray, "run env"]],
+    seeds: Sequence[int],
+    *,
+    epsilon: Any,
+    episodes: int = 100,
+    max_steps: int = 100_000,
+) -> Played:
+    """`play` where environments step outside JAX, for several runs: `act` gets coded observations. Each environment
+    plays its share of the episodes, so that short ones do not count more; one that does not end is not begun again."""
+    count, coded = min(AT_ONCE, episodes), codec(env.spec.observation)
+    shape = (len(seeds), count)
+    share = np.array([len(range(i, episodes, count)) for i in range(count)])
+    rng, chance = np.random.default_rng(list(seeds)), np.asarray(epsilon, np.float32)[:, None]
+    worlds = [env.start(count, seed) for seed in seeds]
+    try:
+        here = np.stack([coded.encode_rows(world.reset()) for world in worlds])
+        score, length, played = np.zeros(shape), np.zeros(shape, int), np.zeros(shape, int)
+        found: list[list[tuple[float, int, bool]]] = [[] for _ in seeds]
+        while (played < share).any():
+            best = np.asarray(act(here))
+            action = np.where(rng.random(shape) < chance, rng.integers(env.spec.num_actions, size=shape), best)
+            for world, chosen in zip(worlds, action, strict=True):
+                world.send(chosen)
+            for r, world in enumerate(worlds):
+                came = world.receive()
+                here[r] = coded.encode_rows(came.here)
+                score[r] += came.reward
+                length[r] += came.real
+                ended = came.terminated | came.truncated
+                for e in np.flatnonzero((ended | (length[r] >= max_steps)) & (played[r] < share)):
+                    times = 1 if ended[e] else share[e] - played[r, e]
+                    found[r] += times * [(score[r, e], length[r, e], bool(ended[e]))]
+                    played[r, e] += times
+                score[r], length[r] = np.where(ended, 0, score[r]), np.where(ended, 0, length[r])
+    finally:
+        for world in worlds:
+            world.close()
+    columns = [[np.array(column) for column in zip(*one, strict=True)] for one in found]
+    return Played(*(np.stack(column) for column in zip(*columns, strict=True)))
 
 
 def summary(played: Played, epsilon: float) -> dict[str, Any]:

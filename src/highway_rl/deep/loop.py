@@ -53,9 +53,12 @@ class Curve(NamedTuple):
 def init(env: Env, agent: Agent, schedule: Schedule, key: PRNGKeyArray) -> Run:
     """A run that has not begun."""
     k_net, k_env, k_run = jax.random.split(key, 3)
-    learning = agent.init(k_net)
     state, obs = jax.vmap(auto_reset(env).reset)(jax.random.split(k_env, schedule.num_envs))
-    store = new_store(env.spec, schedule, obs)
+    return begun(agent.init(k_net), new_store(env.spec, schedule, obs), state, k_run, schedule)
+
+
+def begun(learning: PyTree, store: Store, state: PyTree, k_run: PRNGKeyArray, schedule: Schedule) -> Run:
+    """A run with nothing counted."""
     zeros = jnp.zeros(schedule.num_envs, jnp.int32)
     first = jnp.arange(schedule.num_envs, dtype=jnp.int32)  # numbers of episodes: no two environments share one
     return Run(learning, store, state, k_run, zeros.astype(jnp.float32), zeros, first, jnp.int32(NEVER))
@@ -115,7 +118,8 @@ def _period(
 
     (learning, (inner, here)), made, seen = jax.lax.cond(learns, with_learning, without)
     state = AutoResetState(words.unpack(inner), jax.vmap(coded.decode)(here))
-    return finish(env.spec, schedule, run, drawn, Played(learning, state, made, seen))
+    did = unpacked(made, schedule.turns, schedule.num_envs)
+    return finish(env.spec, schedule, run, drawn, Played(learning, state, made.obs, did, seen))
 
 
 class Turn(NamedTuple):
@@ -216,24 +220,26 @@ def unpacked(made: Made, turns: int, envs: int) -> Happened:
 
 
 class Played(NamedTuple):
-    """A period after its last turn: the agent, the environments, what was made, and what the refresh saw."""
+    """A period after its last turn: the agent, the environments, the coded observations acted on with those that
+    followed, what happened, what the refresh saw, and which turns were steps."""
 
     learning: PyTree
     state: PyTree
-    made: Made
+    obs: UInt8[Array, "turn env two_w"]
+    did: Happened
     seen: PyTree
+    real: Any = True
 
 
 def finish(spec: Spec, schedule: Schedule, run: Run, drawn: Drawn, played: Played) -> tuple[Run, Curve]:
     """Puts the period's steps into the store, and adds up its episodes."""
-    E = schedule.num_envs
-    did = unpacked(played.made, schedule.turns, E)
+    E, did = schedule.num_envs, played.did
     ended = did.terminated | did.truncated
-    begun = jnp.cumsum(ended, axis=0) - ended  # episodes that ended before this turn, per environment
-    store = kept(spec, schedule, run, drawn, played, did, begun)
-    running = begun == jnp.sum(ended, axis=0)  # turns of the episode that goes on after the period
+    before = jnp.cumsum(ended, axis=0) - ended  # episodes that ended before this turn, per environment
+    store = kept(spec, schedule, run, drawn, played, before)
+    running = before == jnp.sum(ended, axis=0)  # turns of the episode that goes on after the period
     score_left, scores = _tally(run.score, did.reward, running)
-    length_left, lengths = _tally(run.length, jnp.ones_like(did.action), running)
+    length_left, lengths = _tally(run.length, jnp.ones_like(did.action) * jnp.asarray(played.real), running)
     fine = jnp.isfinite(did.reward).all(axis=1) & jnp.isfinite(did.loss[:, 0])
     broken = jnp.minimum(run.broken, jnp.min(jnp.where(fine, NEVER, drawn.steps)))
     # a run whose numbers broke keeps the networks it had; the others never see it
@@ -263,18 +269,12 @@ def finish(spec: Spec, schedule: Schedule, run: Run, drawn: Drawn, played: Playe
 
 
 def kept(
-    spec: Spec,
-    schedule: Schedule,
-    run: Run,
-    drawn: Drawn,
-    played: Played,
-    did: Happened,
-    begun: Int[Array, "turn env"],
+    spec: Spec, schedule: Schedule, run: Run, drawn: Drawn, played: Played, ended_before: Int[Array, "turn env"]
 ) -> Store:
     """The store with the period's steps, each environment's in its own ring."""
-    shape = (schedule.turns, schedule.num_envs)
+    did, shape = played.did, played.did.action.shape
     every = lambda x: jnp.broadcast_to(x[:, None], shape)  # noqa: E731
-    here, successor = jnp.split(played.made.obs, 2, axis=-1)
+    here, successor = jnp.split(played.obs, 2, axis=-1)
     by_episode = schedule.policy_is == "episode"
     new = Rows(
         obs=here,
@@ -282,9 +282,9 @@ def kept(
         reward=did.reward,
         terminated=did.terminated,
         behaviour=every(drawn.epsilon) / spec.num_actions + jnp.where(did.best, 1.0 - every(drawn.epsilon), 0.0),
-        policy=run.episode + schedule.num_envs * begun if by_episode else jnp.full(shape, drawn.number),
+        policy=run.episode + schedule.num_envs * ended_before if by_episode else jnp.full(shape, drawn.number),
         born=every(drawn.steps),
-        real=jnp.ones(shape, bool),
+        real=jnp.broadcast_to(played.real, shape),
     )
     current = jax.vmap(codec(spec.observation).encode)(played.state.obs)
     rows, truncated, after = jax.tree.map(lambda x: jnp.moveaxis(x, 0, 1), (new, did.truncated, successor))

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray
 
-from highway_rl.core.returns import lookahead
+from highway_rl.core.lookahead import lookahead
 from highway_rl.core.targets import TargetRule, Trajectory
 from highway_rl.data import ring
 from highway_rl.data.codec import codec

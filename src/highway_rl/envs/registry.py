@@ -12,6 +12,7 @@ import numpy as np
 
 from highway_rl import checks
 from highway_rl.envs import minatar
+from highway_rl.envs.host import host_env, known, maker
 from highway_rl.envs.models.example import example_mdp
 from highway_rl.envs.models.generators import chain, garnet, inventory, maze, queue
 from highway_rl.envs.models.multiroom import multi_room
@@ -24,7 +25,7 @@ from highway_rl.envs.wrappers import delay_reward
 from highway_rl.mdp import validate
 from highway_rl.mdp.model import MDP
 from highway_rl.registry import Registry
-from highway_rl.types import DiscreteEnv, Env
+from highway_rl.types import DiscreteEnv, Env, HostEnv
 
 MakeEnv = Callable[..., Env]
 
@@ -70,9 +71,10 @@ ENVS: Registry[MakeEnv] = Registry(
 
 
 def register_env(name: str, make: MakeEnv | Env) -> MakeEnv | Env:
-    """Makes `name` an environment to train on: an `Env`, or a function of options that returns one."""
+    """Makes `name` an environment to train on: an `Env`, a Gymnasium environment's class, or a function of options that
+    returns either."""
     if not isinstance(make, Env) and not callable(make):
-        raise checks.refusal("make", make, "an Env, or a function that returns one")
+        raise checks.refusal("make", make, "an Env, a gymnasium.Env class, or a function that returns one of either")
     return ENVS.add(name, make if not isinstance(make, Env) else lambda: make)
 
 
@@ -117,8 +119,9 @@ def make_task(name: str, **options: Any) -> DiscreteEnv:
     return TASKS[name](**options)
 
 
-def make_env(name: str, **options: Any) -> Env:
-    """The named environment for a deep agent: its observations are arrays; tasks show the features of their states.
+def make_env(name: str, **options: Any) -> Env | HostEnv:
+    """The named environment for a deep agent: its observations are arrays; tasks show the features of their states. One
+    that Gymnasium makes steps outside JAX (see `host_env` for its options).
 
     `delay` = "end", a number of steps or a range of them pays rewards late, with a `feature` of `width` places for what
     was earned (see `delay_reward`).
@@ -127,13 +130,15 @@ def make_env(name: str, **options: Any) -> Env:
     0.996
     """
     late = {key: options.pop(key) for key in ("delay", "feature", "width") if key in options and name not in TASKS}
+    if isinstance(late.get("delay"), list | tuple):  # first and last number of steps, as a file can hold them
+        late["delay"] = range(late["delay"][0], late["delay"][1] + 1)
+    if (outside := _outside(name, options)) is not None:
+        return host_env(outside, name, **options, **late)
     env = _undelayed(name, **options)
     if late.get("delay") is None:
         checks.options(f"{name} without delay", [key for key in late if key != "delay"], ())
         return env
     until = late.pop("delay")
-    if isinstance(until, list | tuple):  # first and last number of steps, as a file can hold them
-        until = range(until[0], until[1] + 1)
     width = late.pop("width", None) or (minatar.rules(GAMES[name]).count_width if name in GAMES else FEATURE_WIDTH)
     delayed = delay_reward(env, until, width=width, **late)
     if name not in GAMES:
@@ -141,11 +146,23 @@ def make_env(name: str, **options: Any) -> Env:
     return dataclasses.replace(delayed, spec=dataclasses.replace(delayed.spec, discount=DELAYED_DISCOUNT))
 
 
+def _outside(name: Any, options: dict[str, Any]) -> Any:
+    """What makes the named environment, if it steps outside JAX: an id of Gymnasium, a class, a function."""
+    if name in MODELS or name in TOY_TEXT or (name in ENVS and name not in ENVS.added):
+        return None
+    if name not in ENVS and not _names_attribute(name):
+        return name if known(str(name)) else None
+    return maker(ENVS.find(name), str(name), options)
+
+
+def _names_attribute(name: Any) -> bool:
+    """Whether this is module:name of ours, and not Gymnasium's module:id."""
+    return isinstance(name, str) and ":" in name and "-v" not in name.rpartition(":")[2]
+
+
 def _undelayed(name: str, **options: Any) -> Env:
     if name in MODELS or name in TOY_TEXT:
         raise ValueError(f"{name} is a model to solve, not an environment to learn: choose from {_choices()}")
-    if name not in ENVS and ":" not in str(name):
-        _refuse_gymnasium(str(name))
     found: Any = ENVS.find(name)
     if callable(found) and not isinstance(found, Env):
         _check_maker(name, found, options)
@@ -172,21 +189,6 @@ def _check_maker(name: str, maker: Callable[..., Any], options: dict[str, Any]) 
 
 def _choices() -> str:
     return ", ".join(learnable())
-
-
-def _refuse_gymnasium(name: str) -> None:
-    """What a deep agent here cannot learn from, if Gymnasium knows the name."""
-    import gymnasium
-
-    if name not in gymnasium.registry:
-        return
-    try:
-        space = gymnasium.make(name).action_space
-    except Exception as error:  # whatever a missing dependency of that environment raises
-        raise ValueError(f"{name}: {checks.one_line(error)}") from None
-    if not isinstance(space, gymnasium.spaces.Discrete):
-        raise ValueError(f"{name} has actions {checks.one_line(space)}: give an environment with Discrete actions")
-    raise ValueError(f"{name} steps outside JAX and cannot be compiled: choose from {_choices()}")
 
 
 def _model(name: str, **options: Any) -> MDP:

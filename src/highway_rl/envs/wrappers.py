@@ -18,6 +18,8 @@ from highway_rl.types import Env, Step, record
 
 INNER, OWN = 0, 1
 NO_PAYMENT_DUE = 0
+FEATURES = ("count", "score", "amount")
+"""What an observation may tell of rewards that are withheld."""
 
 
 @record
@@ -56,10 +58,10 @@ class DelayedState:
 
 @record
 class DelayedObservation:
-    """The observation underneath, and one of `width` places for the count or the score so far."""
+    """The observation underneath, and one of `width` places for the count or the score so far, or the amount owed."""
 
     obs: PyTree
-    feature: Bool[Array, "width"]
+    feature: Bool[Array, "width"] | Float[Array, "1"]
 
 
 def sticky_actions(env: Env, probability: float) -> Env:
@@ -131,7 +133,7 @@ def auto_reset(env: Env) -> Env:
 def check_delay(until: Any, feature: Any, width: Any) -> None:
     """Raises an error that names the first argument of a delay that cannot be."""
     checks.whole("width", width, 1)
-    checks.choice("feature", feature, ("count", "score"))
+    checks.choice("feature", feature, FEATURES)
     if isinstance(until, range):
         if not 1 <= len(until) <= 256 or min(until) < 1:
             raise checks.refusal("until", until, "a range of 1 to 256 numbers of steps, all >= 1")
@@ -145,8 +147,8 @@ def delay_reward(
     env: Env,
     until: Literal["end"] | int | range = "end",
     *,
-    feature: Literal["count", "score"] = "count",
-    width: int,
+    feature: Literal["count", "score", "amount"] = "count",
+    width: int = 64,
 ) -> Env:
     """Withholds rewards and pays their sum later: MinAtar-Delay for any environment.
 
@@ -157,7 +159,7 @@ def delay_reward(
     The observation gains a one-hot feature, clipped to its last place: the number of non-zero rewards in the episode so
     far ("count") or the score still owed ("score"), which for until="end" is the whole score so far. With the score,
     what a step pays follows from the feature and what the step itself earns; with the count it does so only where every
-    reward is 0 or 1.
+    reward is 0 or 1. For rewards of any size there is the score as one number, sign(x) log(1 + |x|) ("amount").
     """
     check_delay(until, feature, width)
 
@@ -167,6 +169,8 @@ def delay_reward(
         return jnp.asarray(NO_PAYMENT_DUE if until == "end" else until, jnp.int32)
 
     def observed(state: DelayedState, obs: PyTree) -> DelayedObservation:
+        if feature == "amount":
+            return DelayedObservation(obs, (jnp.sign(state.owed) * jnp.log1p(jnp.abs(state.owed)))[None])
         value = state.count if feature == "count" else state.owed.astype(jnp.int32)
         return DelayedObservation(obs, jnp.arange(width) == jnp.clip(value, 0, width - 1))
 
@@ -193,6 +197,12 @@ def delay_reward(
             out, state=new, obs=observed(shown if until == "end" else new, out.obs), reward=reward
         )
 
-    feature_shape: Any = jax.ShapeDtypeStruct((width,), bool)
-    shown = DelayedObservation(env.spec.observation, feature_shape)
+    shown = with_feature(env.spec.observation, feature, width)
     return env.wrapped(name=f"{env.spec.name}-delay", observation=shown, reset=reset, step=step)
+
+
+def with_feature(observation: PyTree, feature: str, width: int) -> DelayedObservation:
+    """The shapes and types of observations that tell what is owed."""
+    one: Any = jax.ShapeDtypeStruct((1,), jnp.float32)
+    places: Any = jax.ShapeDtypeStruct((width,), bool)
+    return DelayedObservation(observation, one if feature == "amount" else places)

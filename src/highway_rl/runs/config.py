@@ -6,9 +6,11 @@ config ──expand──> runs (an algorithm, its settings, a seed) ──group
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 from typing import Any, NamedTuple
 
+import gymnasium
 import numpy as np
 
 from highway_rl import checks, registry
@@ -23,7 +25,7 @@ from highway_rl.runs import text
 from highway_rl.runs.estimate import Estimate, check_memory, estimate
 from highway_rl.runs.presets import preset
 from highway_rl.runs.programs import Program, grouped
-from highway_rl.types import Env
+from highway_rl.types import Env, HostEnv
 
 Settings = dict[str, Any]
 SHORT = {"k": "num_networks"}
@@ -65,22 +67,29 @@ class Config:
             object.__setattr__(self, name, {k: plain_value(k, v) for k, v in getattr(self, name).items()})
         if not isinstance(self.algos, tuple | list):
             object.__setattr__(self, "algos", (self.algos,))
-        if isinstance(self.task, Env):
-            object.__setattr__(self, "task", _named(self.task))
         if not isinstance(self.task, str):
-            raise ValueError(
-                f"task is a {type(self.task).__name__}: give a name, module:name, or an Env(spec, reset, step) of"
-                " highway_rl"
-            )
+            object.__setattr__(self, "task", _named(self.task))
 
 
-_GIVEN: dict[str, Env] = {}
+_GIVEN: dict[str, Any] = {}
 """Environments that came as objects, by the name they got."""
 
 
-def _named(env: Env) -> str:
+def _named(env: Any) -> str:
     """The name of an environment that came as an object: its own, with a number where another thing has that."""
-    names = (env.spec.name + (f"-{i}" if i > 1 else "") for i in itertools.count(1))
+    if isinstance(env, gymnasium.Env) and env.spec is not None:
+        if not env.spec.kwargs:
+            return env.spec.id
+        spec, env = env.spec, functools.partial(gymnasium.make, env.spec)
+        env.__name__ = spec.id
+    if isinstance(env, gymnasium.Env | gymnasium.vector.VectorEnv) or not (isinstance(env, Env) or callable(env)):
+        raise ValueError(
+            f"task is a {type(env).__name__}: give a name, module:name, a gymnasium.Env class, a function that makes an"
+            " environment, or an Env(spec, reset, step) of highway_rl"
+        )
+    own = env.spec.name if isinstance(env, Env) else getattr(env, "__name__", type(env).__name__)
+    own = "environment" if own == "<lambda>" else own
+    names = (own + (f"-{i}" if i > 1 else "") for i in itertools.count(1))
     name = next(name for name in names if name not in ENVS or _GIVEN.get(name) is env)
     if name not in ENVS:
         register_env(name, env)
@@ -115,7 +124,7 @@ class Setup(NamedTuple):
     """A config as the objects it names; `need` is what training them will take, where that was asked."""
 
     config: Config
-    env: Env
+    env: Env | HostEnv
     runs: list[Run]
     programs: list[Program]
     report_every: int
@@ -159,7 +168,7 @@ def setup(config: Config, *, to_train: bool = False) -> Setup:
     return made
 
 
-def expand(config: Config, env: Env) -> list[tuple[str, DQN, Schedule]]:
+def expand(config: Config, env: Env | HostEnv) -> list[tuple[str, DQN, Schedule]]:
     """What each seed of a config runs: every text, with every value it sweeps."""
     if not config.algos:
         raise ValueError("algos is empty: give at least one algorithm")
@@ -171,7 +180,7 @@ def expand(config: Config, env: Env) -> list[tuple[str, DQN, Schedule]]:
     return [(one.label, *build(config, env, one)) for one in wanted]
 
 
-def build(config: Config, env: Env, wanted: text.Wanted) -> tuple[DQN, Schedule]:
+def build(config: Config, env: Env | HostEnv, wanted: text.Wanted) -> tuple[DQN, Schedule]:
     """The agent and the schedule of one run: the preset, what all runs share, what its text says, in this order."""
     options, own = _split(wanted)
     rule, implied = make_rule(wanted.algo, **options)

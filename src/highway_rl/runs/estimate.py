@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,12 +13,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from highway_rl.deep import loop
 from highway_rl.deep.dqn import DQN
-from highway_rl.deep.refresh import make_agent
 from highway_rl.deep.schedule import Schedule
-from highway_rl.runs.programs import shape
-from highway_rl.types import Env, Spec
+from highway_rl.runs.programs import shape, unplayed
+from highway_rl.types import Env, HostEnv, Spec
 
 BYTES_A_ROW = 250
 """What a refresh holds for each row of the store beside the store itself; measured on 60 runs of two games."""
@@ -33,15 +32,14 @@ class Estimate(NamedTuple):
     seconds: float
 
 
-def estimate(env: Env, kinds: Sequence[tuple[str, DQN, Schedule]], seeds: int) -> Estimate:
+def estimate(env: Env | HostEnv, kinds: Sequence[tuple[str, DQN, Schedule]], seeds: int) -> Estimate:
     """For `seeds` runs of each kind."""
     memory: dict[object, float] = {}  # by program: they come one after the other
     seconds, slowest = 0.0, 0.0
     platform = "cpu" if jax.default_backend() == "cpu" else "gpu"
     speed = FLOPS_OF_A_CORE * (os.cpu_count() or 1) if platform == "cpu" else FLOPS_OF_A_GPU
     for _, agent, schedule in kinds:
-        made = make_agent(agent, env.spec)
-        state = jax.eval_shape(lambda made=made, s=schedule: loop.init(env, made, s, jax.random.key(0)))
+        state = jax.eval_shape(lambda a=agent, s=schedule: unplayed(env, a, s, jax.random.key(0)))
         held = sum(np.prod(x.shape) * _bytes(x.dtype) for x in jax.tree.leaves(state))
         program = shape(agent, schedule)
         memory[program] = memory.get(program, 0.0) + seeds * (held + BYTES_A_ROW * schedule.capacity)
@@ -96,6 +94,16 @@ def check_memory(need: Estimate) -> None:
         raise ValueError(
             f"these runs need about {gigabytes(need.memory)} of memory and {gigabytes(free)} are free: give fewer"
             " seeds or algorithms at a time, or a smaller capacity"
+        )
+
+
+def warn_short(schedule: Schedule) -> None:
+    """Says that nothing will be learned."""
+    if schedule.steps <= schedule.start:
+        warnings.warn(
+            f"steps={schedule.steps} end before learning begins at start={schedule.start}: give more steps, or a"
+            " smaller start",
+            stacklevel=5,
         )
 
 

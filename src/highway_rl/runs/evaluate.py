@@ -13,10 +13,13 @@ import numpy as np
 from jaxtyping import PyTree
 
 from highway_rl import checks
+from highway_rl.data.codec import codec
 from highway_rl.deep import dqn
-from highway_rl.deep.evaluation import Played, play, summary
+from highway_rl.deep.dqn import DQN
+from highway_rl.deep.evaluation import Played, play, play_outside, summary
 from highway_rl.runs.config import Setup
 from highway_rl.runs.programs import Program
+from highway_rl.types import Env, HostEnv, Spec
 
 
 def evaluate(
@@ -47,20 +50,36 @@ def evaluate(
 
 def _both(program: Program, params: PyTree, episodes: int, seed: int, max_steps: int) -> list[tuple[Any, Played]]:
     """What was played greedily and at the last ε of training, with that ε, for all runs of a program."""
-    spec = program.env.spec
+    env, spec = program.env, program.env.spec
 
     def one(params: PyTree, key: Any, epsilon: Any) -> Played:
         def act(obs: PyTree) -> Any:
             return dqn.best(dqn.q_values(program.agent, spec, params, obs))
 
-        return play(program.env, act, key, epsilon=epsilon, episodes=episodes, max_steps=max_steps)
+        assert isinstance(env, Env)
+        return play(env, act, key, epsilon=epsilon, episodes=episodes, max_steps=max_steps)
 
     keys = jax.vmap(lambda i: jax.random.fold_in(jax.random.key(seed), 7919 + i))(np.array(program.numbers))
     count = len(program.labels)
     trained = jax.vmap(lambda own: jnp.asarray(program.one(own).epsilon_end, jnp.float32), axis_size=count)(program.own)
-    go = jax.jit(jax.vmap(one))
     shares = (np.zeros(count, np.float32), np.asarray(trained))
+    if isinstance(env, HostEnv):
+        greedy, seeds = outside(program.agent, spec), [seed * 7919 + i for i in program.numbers]
+        act = lambda here: greedy(params, here)  # noqa: E731
+        options: Any = {"episodes": episodes, "max_steps": max_steps}
+        return [(share, play_outside(env, act, seeds, epsilon=share, **options)) for share in shares]
+    go = jax.jit(jax.vmap(one))
     return [(share, jax.device_get(go(params, keys, share))) for share in shares]
+
+
+def outside(agent: DQN, spec: Spec) -> Any:
+    """(params[run], coded observations[run, env]) → the best actions, compiled."""
+    decode = codec(spec.observation).decode
+
+    def best(params: PyTree, here: Any) -> Any:
+        return dqn.best(dqn.q_values(agent, spec, params, jax.vmap(decode)(here)))
+
+    return jax.jit(jax.vmap(best))
 
 
 def as_json(value: Any) -> str:

@@ -9,17 +9,18 @@ import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from highway_rl.deep import loop
+from highway_rl.deep import host, loop
 from highway_rl.deep.evaluation import by_algo
 from highway_rl.records.rows import write_text
 from highway_rl.runs import checkpoint, folder
 from highway_rl.runs.config import Config, Setup, setup
+from highway_rl.runs.estimate import warn_short
 from highway_rl.runs.evaluate import as_json, evaluate
 from highway_rl.runs.metrics import Metrics, lost, rows_of
 from highway_rl.runs.outcome import News, broken_at, check_origin, saved, stopped_run
@@ -77,16 +78,11 @@ def fit(
     s = setup(config, to_train=True)
     to_write = out is not None and folder.check_folder(config, out, resume=resume)
     report({"phase": "compiling"} | (s.need._asdict() if s.need is not None else {}))
-    first = _compiled(s.programs[0]) if to_write else None  # what cannot be compiled leaves no folder behind
+    first = s.programs[0].compiled() if to_write else None  # what cannot be compiled leaves no folder behind
     with folder.locked(out) if out is not None else contextlib.nullcontext():
         if out is not None and folder.check_folder(config, out, resume=resume):  # again: time has passed
             folder.write_config(config, out)
         return _Training(s, out, report, should_stop, resume).run(first)
-
-
-def _compiled(program: Program) -> Any:
-    more = jax.jit(program.advance(), donate_argnums=0)
-    return more.lower(program.shapes(), jnp.int32(0), jnp.int32(0), jnp.bool_(True)).compile()
 
 
 class _Training:
@@ -168,15 +164,10 @@ class _Training:
         step = first_step = period * refresh
         if period >= periods or self._all_broken(program):
             return run, step
-        if program.schedule.steps <= program.schedule.start:
-            warnings.warn(
-                f"steps={program.schedule.steps} end before learning begins at start={program.schedule.start}: give"
-                " more steps, or a smaller start",
-                stacklevel=4,
-            )
+        warn_short(program.schedule)
         if go is None:
             self.report({"phase": "compiling", "program": number, "of": len(s.programs)})
-            go = _compiled(program)
+            go = program.compiled()
         self.metrics.follow(program.labels, step if self.resume else None)
         self.report({"phase": "training", "program": number, "programs": len(s.programs)})
         tried = period
@@ -190,7 +181,10 @@ class _Training:
         begun = time.perf_counter()
         while period < periods and not self._all_broken(program):
             reported = (period + 1) * refresh % s.report_every < refresh or period + 1 == periods
-            run, curve = go(run, jnp.int32(period), jnp.int32(learn_from), jnp.bool_(reported))
+            try:
+                run, curve = go(run, jnp.int32(period), jnp.int32(learn_from), jnp.bool_(reported))
+            except host.Interrupted as stop:
+                self._interrupted(number, stop, period, pending)
             curve = jax.tree.map(lambda x: np.asarray(x)[:, 0], jax.device_get(curve))
             period += 1
             step = period * refresh
@@ -218,7 +212,17 @@ class _Training:
                 self.asked = True
                 break
         save()
+        if isinstance(go, host.HostLoop):
+            go.close()
         return run, step
+
+    def _interrupted(self, number: int, stop: host.Interrupted, period: int, pending: list[loop.Curve]) -> NoReturn:
+        """An environment failed: saves all there is, and says how to go on."""
+        if self.out is None:
+            raise stop
+        self._save(number, stop.run, period, pending)
+        kept = f"what was collected is kept; mend it and go on with `highway-rl resume {self.out}`"
+        raise host.Interrupted(f"{stop}: {kept}") from stop.__cause__
 
     def _checkpoints(self, number: int) -> Path:
         assert self.out is not None

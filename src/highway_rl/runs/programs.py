@@ -15,11 +15,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
-from highway_rl.deep import loop
+from highway_rl.deep import host, loop
 from highway_rl.deep.dqn import DQN
 from highway_rl.deep.refresh import make_agent
 from highway_rl.deep.schedule import Schedule
-from highway_rl.types import Env
+from highway_rl.types import Env, HostEnv
 
 
 class HasAgent(Protocol):
@@ -39,7 +39,7 @@ class Program(NamedTuple):
     """Runs of one shape. `agent` holds all their rules and the numbers they share; `own` are the numbers they do not,
     by place among the agent's leaves, a row a run. `numbers` are the runs' places in the config."""
 
-    env: Env
+    env: Env | HostEnv
     agent: DQN
     schedule: Schedule
     own: dict[int, Array]
@@ -61,7 +61,7 @@ class Program(NamedTuple):
         """Makes all runs as they are before the first step."""
 
         def begin(own: dict[int, Any], key: Any) -> loop.Run:
-            return loop.init(self.env, make_agent(self.one(own), self.env.spec), self.schedule, key)
+            return unplayed(self.env, self.one(own), self.schedule, key)
 
         return jax.jit(lambda: jax.vmap(begin)(self.own, self.keys))
 
@@ -71,19 +71,38 @@ class Program(NamedTuple):
 
     def advance(self) -> Callable[..., tuple[loop.Run, loop.Curve]]:
         """(runs, period, learn_from, look) → (runs, curve): one more period of all runs, to be compiled."""
+        env = self.env
+        assert isinstance(env, Env)
 
         def more(own: dict[int, Any], run: loop.Run, *when: Any) -> tuple[loop.Run, loop.Curve]:
             first, learn_from, look = when
-            agent = make_agent(self.one(own), self.env.spec)
-            return loop.advance(self.env, agent, self.schedule, run, first, 1, learn_from, look)
+            agent = make_agent(self.one(own), env.spec)
+            return loop.advance(env, agent, self.schedule, run, first, 1, learn_from, look)
 
         def all_runs(runs: loop.Run, *when: Any) -> tuple[loop.Run, loop.Curve]:
             return jax.vmap(more, in_axes=(0, 0, None, None, None))(self.own, runs, *when)
 
         return all_runs
 
+    def compiled(self) -> Callable[..., tuple[loop.Run, loop.Curve]]:
+        """What `advance` describes, compiled; where environments step outside JAX, the loop that steps them."""
+        if isinstance(self.env, HostEnv):
+            spec, seeds = self.env.spec, [seed for _, seed in self.labels]
+            agent_of = lambda own: make_agent(self.one(own), spec)  # noqa: E731
+            return host.HostLoop(self.env, self.schedule, agent_of, self.own, seeds).check(self.shapes())
+        more = jax.jit(self.advance(), donate_argnums=0)
+        return more.lower(self.shapes(), jnp.int32(0), jnp.int32(0), jnp.bool_(True)).compile()
 
-def grouped(env: Env, runs: Sequence[HasAgent]) -> list[Program]:
+
+def unplayed(env: Env | HostEnv, agent: DQN, schedule: Schedule, key: Any) -> loop.Run:
+    """A run that has not begun."""
+    made = make_agent(agent, env.spec)
+    if isinstance(env, HostEnv):
+        return host.init(env.spec, made, schedule, key)
+    return loop.init(env, made, schedule, key)
+
+
+def grouped(env: Env | HostEnv, runs: Sequence[HasAgent]) -> list[Program]:
     """The programs of these runs, in the order of their first run."""
     groups: dict[Any, list[int]] = {}
     for number, run in enumerate(runs):
@@ -98,7 +117,7 @@ def shape(agent: DQN, schedule: Schedule) -> tuple[Any, ...]:
     return (*(getattr(agent, name) for name in fixed), agent.doubles, *times)
 
 
-def _program(env: Env, runs: list[HasAgent], numbers: list[int]) -> Program:
+def _program(env: Env | HostEnv, runs: list[HasAgent], numbers: list[int]) -> Program:
     """All rules in one agent; rules that differ in numbers only are one rule with a number a run."""
     distinct = {id(run.agent): run.agent for run in runs}  # seeds share theirs
     first: dict[Any, Any] = {}

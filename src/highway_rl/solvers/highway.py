@@ -9,7 +9,7 @@ import numpy as np
 
 from highway_rl import checks
 from highway_rl.core.backup import TO_END, Backup, combine_returns
-from highway_rl.core.returns import lookahead
+from highway_rl.core.lookahead import lookahead
 from highway_rl.core.table1 import highway_optimality
 from highway_rl.mdp.model import MDP, SparseMDP
 from highway_rl.solvers.loop import Move, Policy, Queries, Solution, Value, iterate

@@ -19,7 +19,8 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from highway_rl import checks
 from highway_rl.core.backup import combine_returns
 from highway_rl.core.bootstrap import value_of
-from highway_rl.core.returns import lookahead, returns_from_start
+from highway_rl.core.lookahead import lookahead
+from highway_rl.core.returns import returns_from_start
 from highway_rl.core.targets import TargetRule
 from highway_rl.tabular.draws import BLOCK, distinct, nth_bit
 from highway_rl.types import NEVER, record, static

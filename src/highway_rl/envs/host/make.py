@@ -1,0 +1,194 @@
+"""Gymnasium's environments by id, constructor or class, as `HostEnv`s."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.util
+import inspect
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.vector import VectorEnv
+
+from highway_rl import checks
+from highway_rl.envs.host import prepare
+from highway_rl.envs.host.late import Late
+from highway_rl.envs.host.processes import Apart
+from highway_rl.envs.host.spaces import Acting, Seeing, acting, seeing
+from highway_rl.envs.host.worlds import Here, Vector
+from highway_rl.envs.wrappers import check_delay, with_feature
+from highway_rl.types import HostEnv, Spec
+
+PLUGINS = {"ALE/": ("ale_py", "ale-py"), "MiniGrid-": ("minigrid", "minigrid"), "BabyAI-": ("minigrid", "minigrid")}
+"""Beginning of an id → the module whose import registers it, and the package that has it."""
+FORMS = ("sync", "async", "vector")
+OWN = ("workers", "timeout")
+"""Options of `host_env` itself."""
+
+
+def known(name: str) -> bool:
+    """Whether Gymnasium has an environment of this id; imports what registers it."""
+    for beginning, (module, package) in PLUGINS.items():
+        if name.startswith(beginning):
+            if importlib.util.find_spec(module) is None:
+                raise ValueError(
+                    f"{name} is in the package {package}, which is not here: install it with `pip install {package}`"
+                )
+            plugin = importlib.import_module(module)
+            gymnasium.register_envs(plugin)
+    if name in gymnasium.registry:
+        return True
+    try:
+        gymnasium.spec(name)
+    except gymnasium.error.DeprecatedEnv as error:
+        raise ValueError(f"{checks.one_line(error)}: give the new name") from None
+    except gymnasium.error.VersionNotFound as error:
+        raise ValueError(f"{checks.one_line(error)}: give one of these") from None
+    except (gymnasium.error.Error, ImportError):
+        return False
+    return True
+
+
+def maker(found: Any, name: str, options: dict[str, Any]) -> Any:
+    """What makes Gymnasium environments, if `found` does: a class, a function, an environment that knows its id. None
+    of what makes something else; what a function makes is seen by calling it."""
+    if isinstance(found, type):
+        return found if issubclass(found, gymnasium.Env | VectorEnv) or _old(found) else None
+    if isinstance(found, gymnasium.Env) and found.spec is not None:
+        return functools.partial(gymnasium.make, found.spec)
+    if isinstance(found, gymnasium.Env | VectorEnv) or _old(type(found)):
+        raise ValueError(
+            f"{name} is one {type(found).__name__}, and training needs several: give its class, or a function that"
+            " makes one" + (" of so many, with a parameter num_envs" if isinstance(found, VectorEnv) else "")
+        )
+    if not callable(found):
+        return None
+    given = {key: value for key, value in options.items() if key not in OWN}
+    if "num_envs" in _parameters(found):
+        return found
+    made = _tried(name, lambda: found(**given))
+    if not isinstance(made, gymnasium.Env | VectorEnv) and not _old(type(made)):
+        return None
+    made.close()
+    return found
+
+
+def _old(kind: type) -> bool:
+    """Whether this is an environment of the gym package that came before Gymnasium."""
+    return any(cls.__module__.split(".")[0] == "gym" for cls in kind.__mro__)
+
+
+def host_env(
+    made_by: str | Callable[..., Any],
+    name: str,
+    *,
+    workers: str | None = None,
+    timeout: float = 60.0,
+    delay: Any = None,
+    feature: str = "amount",
+    width: int = 64,
+    **options: Any,
+) -> HostEnv:
+    """An environment by its id, or by a function or class that makes one, or a vector of them.
+
+    `workers`: "sync" steps all environments of a run one after the other in this process, "async" each in a process of
+    its own, "vector" asks Gymnasium for the environment's own vector form. A process that says nothing for `timeout`
+    seconds has failed. The other options are the constructor's.
+    """
+    checks.between("timeout", timeout, 0)
+    if workers is not None:
+        checks.choice("workers", workers, FORMS)
+    if delay is not None:
+        check_delay(delay, feature, width)
+    make, many = _makers(made_by, name, workers == "vector", options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # Gymnasium's own checks: what matters is checked at every step
+        one = _tried(name, (lambda: many(1)) if many else make)
+    try:
+        seen, acts = _spaces(one, name)
+        about = getattr(one, "spec", None)
+    finally:
+        one.close()
+    observation = seen.like if delay is None else with_feature(seen.like, feature, width)
+    horizon = getattr(about, "max_episode_steps", None)
+    spec = Spec(name if delay is None else f"{name}-delay", observation, acts.number, horizon=horizon)
+
+    def start(count: int, seed: int) -> Any:
+        seeds = [int(x) for x in np.random.SeedSequence(seed).generate_state(count)]
+        worlds: Any
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            if many:
+                worlds = Vector(many(count), seeds[0], seen, acts, name)
+            elif workers == "async":
+                worlds = Apart([make] * count, seeds, seen, acts, name, timeout)
+            else:
+                worlds = Here([make] * count, seeds, seen, acts, name)
+        return worlds if delay is None else Late(worlds, delay, feature, width, seeds[-1])
+
+    return HostEnv(spec, start)
+
+
+def _makers(
+    made_by: Any, name: str, as_vector: bool, options: dict[str, Any]
+) -> tuple[Callable[[], Any], Callable[[int], Any] | None]:
+    """A function that makes one environment, and one that makes a vector of so many where that is its form."""
+    if isinstance(made_by, str):
+        if as_vector:
+            return _nothing, lambda count: gymnasium.make_vec(
+                made_by, num_envs=count, vectorization_mode="vector_entry_point", **options
+            )
+        return functools.partial(prepare.by_id, made_by, options), None
+    takes = _parameters(made_by)
+    if "num_envs" in takes:
+        return _nothing, lambda count: made_by(num_envs=count, **options)
+    return functools.partial(prepare.by_call, made_by, options), None
+
+
+def _nothing() -> Any:
+    raise NotImplementedError
+
+
+def _parameters(made_by: Any) -> Sequence[str]:
+    try:
+        return list(inspect.signature(made_by).parameters)
+    except (TypeError, ValueError):
+        return []
+
+
+def _tried(name: str, make: Callable[[], Any]) -> Any:
+    """One environment, to look at; whatever its constructor raises says what to do."""
+    try:
+        return make()
+    except gymnasium.error.DependencyNotInstalled as error:
+        raise ValueError(f"{name} needs more packages: install them, {checks.one_line(error)}") from None
+    except ValueError:
+        raise
+    except Exception as error:
+        raise ValueError(
+            f"{name} cannot be made, {type(error).__name__} says {checks.one_line(error)}: make one by itself first, as"
+            f" in gymnasium.make({name!r})"
+        ) from None
+
+
+def _spaces(one: Any, name: str) -> tuple[Seeing, Acting]:
+    """How the environment is seen and acted on; refuses what is no environment."""
+    if isinstance(one, VectorEnv):
+        observed, acts = one.single_observation_space, one.single_action_space
+    elif isinstance(one, gymnasium.Env):
+        observed, acts = one.observation_space, one.action_space
+    elif _old(type(one)):
+        raise ValueError(
+            f"{name} is an environment of the old gym package: install shimmy and give a function that returns"
+            " shimmy.GymV21CompatibilityV0(env=…) or shimmy.GymV26CompatibilityV0(env=…)"
+        )
+    else:
+        raise ValueError(f"{name} made a {type(one).__name__}: give a gymnasium.Env, or a function that returns one")
+    seen = seeing(observed)
+    if seen is None:
+        raise ValueError(f"{name} shows nothing but text: give an observation of numbers")
+    return seen, acting(acts, name)

@@ -1,0 +1,85 @@
+"""One environment, made ready: from an id or a function, with the usual preprocessing where an environment has one.
+
+These functions travel to processes, so they are plain functions of a module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+
+def by_id(name: str, options: dict[str, Any]) -> gymnasium.Env:
+    """What `gymnasium.make` gives, made ready. The passive checker is left out: every step is checked anyway."""
+    if name.startswith("ALE/"):
+        import ale_py
+
+        gymnasium.register_envs(ale_py)
+        options = {"frameskip": 1, "repeat_action_probability": 0.0, **options}
+        env = gymnasium.make(name, disable_env_checker=True, **options)
+        playing = gymnasium.wrappers.AtariPreprocessing(env, terminal_on_life_loss=False)
+        return Stacked(playing, 4)
+    if name.startswith(("MiniGrid-", "BabyAI-")):
+        import minigrid
+
+        gymnasium.register_envs(minigrid)
+    return ready(gymnasium.make(name, disable_env_checker=True, **options))
+
+
+def by_call(make: Callable[..., Any], options: dict[str, Any]) -> Any:
+    """What the function returns, made ready."""
+    return ready(make(**options))
+
+
+def ready(env: Any) -> Any:
+    """MiniGrid's cells as one-hot places; any other environment as it is."""
+    inside = getattr(env, "unwrapped", None)
+    if any(cls.__module__.startswith("minigrid.") for cls in type(inside).__mro__):
+        space = env.observation_space
+        image: Any = space["image"] if isinstance(space, gymnasium.spaces.Dict) else None
+        if image is not None and image.shape[2:] == (3,):
+            return Cells(env)
+    return env
+
+
+class Cells(gymnasium.ObservationWrapper):
+    """MiniGrid's picture, three numbers a cell (what it is, its colour, its state), as 11 + 6 + 4 truth values."""
+
+    PLACES = (11, 6, 4)
+
+    def __init__(self, env: gymnasium.Env) -> None:
+        super().__init__(env)
+        inner: Any = env.observation_space
+        shape = (*inner["image"].shape[:2], sum(self.PLACES))
+        bits: Any = bool
+        self.observation_space = gymnasium.spaces.Dict(
+            {"image": gymnasium.spaces.Box(0, 1, shape, bits), "direction": inner["direction"]}
+        )
+
+    def observation(self, observation: Any) -> Any:
+        image = observation["image"]
+        parts = [image[..., i, None] == np.arange(n) for i, n in enumerate(self.PLACES)]
+        return {"image": np.concatenate(parts, axis=-1), "direction": observation["direction"]}
+
+
+class Stacked(gymnasium.Wrapper):
+    """The last frames of a picture, as its channels."""
+
+    def __init__(self, env: gymnasium.Env, count: int) -> None:
+        super().__init__(env)
+        space: Any = env.observation_space
+        self.observation_space = gymnasium.spaces.Box(0, 255, (*space.shape[:2], count), np.uint8)
+        self.frames = np.zeros(self.observation_space.shape, np.uint8)
+
+    def reset(self, **options: Any) -> Any:
+        frame, info = self.env.reset(**options)
+        self.frames = np.repeat(frame[..., None], self.frames.shape[2], axis=2)
+        return self.frames, info
+
+    def step(self, action: Any) -> Any:
+        frame, *rest = self.env.step(action)
+        self.frames = np.concatenate([self.frames[..., 1:], frame[..., None]], axis=2)
+        return self.frames, *rest

@@ -1,0 +1,273 @@
+"""Gymnasium's environments: what is seen, in every form and mode; what fails says which one and what came."""
+
+import os
+import sys
+import time
+
+import cloudpickle
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Sequence, Text, Tuple
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+
+from highway_rl.envs.host import host_env
+from highway_rl.envs.host.processes import Apart
+from highway_rl.envs.host.spaces import NoObservation, acting, seeing
+from highway_rl.envs.host.worlds import Failed, Here
+from highway_rl.envs.registry import make_env
+from highway_rl.integrations.gymnasium import DelayReward
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # a process cannot import tests
+
+
+class Clock(gymnasium.Env):
+    """Shows its episode's number and how many steps it has made; ends after `length`, or is cut there."""
+
+    def __init__(self, length=3, cut=False, wrong=None, at=2):
+        self.observation_space, self.action_space = Box(0, 100, (2,), np.float32), Discrete(3, start=5)
+        self.length, self.cut, self.wrong, self.at = length, cut, wrong, at
+        self.episode, self.time, self.total = -1, 0, 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.episode, self.time = self.episode + 1, 0
+        return self.show(), {}
+
+    def show(self):
+        return np.array([self.episode, self.time], np.float32)
+
+    def step(self, action):
+        assert 5 <= action < 8
+        self.time, self.total = self.time + 1, self.total + 1
+        obs, reward = self.show(), float(self.time)
+        if self.wrong and self.total == self.at:
+            if self.wrong == "raises":
+                raise ZeroDivisionError("no more oil")
+            if self.wrong == "hangs":
+                time.sleep(60)
+            if self.wrong == "dies":
+                os._exit(7)
+            obs = {"nan": obs * np.nan, "shape": np.zeros(3, np.float32), "text": "x", "outside": obs + 1000}.get(
+                self.wrong, obs
+            )
+            reward = {"reward": np.nan, "none": None}.get(self.wrong, reward)
+        ended = self.time == self.length
+        return obs, reward, ended and not self.cut, ended and self.cut, {}
+
+
+def cut_clock():
+    return Clock(cut=True)
+
+
+def in_mode(mode):
+    def make(num_envs):
+        return SyncVectorEnv([cut_clock] * num_envs, autoreset_mode=mode)
+
+    return make
+
+
+def walk(worlds, turns, action=1):
+    """The steps of the first environment: (episode, time) acted on, (episode, time) that followed, reward, ended."""
+    here, found = worlds.reset()[0], []
+    for _ in range(turns):
+        worlds.send(np.full(worlds.count, action))
+        came = worlds.receive()
+        if came.real[0]:
+            found.append((*here[0], *came.after[0][0], came.reward[0], bool(came.terminated[0] | came.truncated[0])))
+        here = came.here[0]
+    worlds.close()
+    return found
+
+
+STEPS = [(0, 0, 0, 1, 1, False), (0, 1, 0, 2, 2, False), (0, 2, 0, 3, 3, True), (1, 0, 1, 1, 1, False)]
+
+
+@pytest.mark.parametrize("mode", AutoresetMode)
+@pytest.mark.parametrize("count", [1, 2])
+def test_episodes_are_the_same_in_every_mode(mode, count):
+    """Final observations are the true ones; the call in which NEXT_STEP begins anew is no step."""
+    env = host_env(in_mode(mode), "clocks")
+    assert walk(env.start(count, 0), 5)[:4] == STEPS
+
+
+@pytest.mark.parametrize("workers", ["sync", "async"])
+def test_episodes_are_the_same_in_every_form(workers):
+    assert walk(host_env(cut_clock, "clock", workers=workers).start(2, 0), 4) == STEPS
+
+
+def test_the_forms_of_a_known_environment_agree():
+    """CartPole here and in processes, with the same seeds and actions."""
+    both = [make_env("CartPole-v1", workers=workers).start(2, 3) for workers in ("sync", "async")]
+    first, second = ([world.reset()[0]] for world in both)
+    for turn in range(40):
+        for rows, world in zip((first, second), both, strict=True):
+            world.send(np.array([turn % 2, turn % 3 > 0], int))
+            came = world.receive()
+            rows += [came.after[0], came.here[0], came.reward, came.terminated]
+    for world in both:
+        world.close()
+    for a, b in zip(first, second, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("workers", ["sync", "async"])
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ("raises", "environment 1 of 2: it raised ZeroDivisionError: no more oil"),
+        ("nan", "environment 1 of 2: obs is float32 .* with what is no number"),
+        ("shape", r"environment 1 of 2: obs is float32 \[0.0, 0.0, 0.0\], not float32 of shape \(2,\)"),
+        ("text", "environment 1 of 2: obs is 'x', not float32"),
+        ("reward", "environment 1 of 2: its reward is nan"),
+        ("none", "environment 1 of 2: its reward is None"),
+    ],
+)
+def test_what_fails_says_which_and_what_came(workers, wrong, said):
+    worlds = _two(workers, Clock, lambda: Clock(wrong=wrong))
+    with pytest.raises(Failed, match=said):
+        walk(worlds, 3)
+    worlds.close()
+
+
+def _two(workers, *makers, timeout=20.0):
+    one = Clock()
+    how = seeing(one.observation_space), acting(one.action_space, "clock"), "clock"
+    return Here(makers, (0, 1), *how) if workers == "sync" else Apart(makers, (0, 1), *how, timeout)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"), [("hangs", "it said nothing for 1 seconds"), ("dies", "its process ended with exit code 7")]
+)
+def test_a_process_that_is_gone_is_named(wrong, said):
+    worlds = _two("async", Clock, lambda: Clock(wrong=wrong), timeout=1.0)
+    with pytest.raises(Failed, match=f"clock, environment 1 of 2: {said}"):
+        walk(worlds, 3)
+    worlds.close()
+
+
+def test_a_number_outside_the_space_is_said_once_and_used():
+    worlds = host_env(lambda: Clock(wrong="outside"), "clock").start(1, 0)
+    with pytest.warns(UserWarning, match="environment 0.*outside its observation space") as said:
+        found = walk(worlds, 3)
+    assert len(said) == 1
+    assert found[1][3] == 1002
+
+
+@pytest.mark.parametrize("until", ["end", 2, range(1, 4)])
+def test_late_rewards_are_those_of_the_wrapper(until):
+    """What is paid, and what is shown of it, step by step beside the Gymnasium wrapper; draws of a range differ."""
+    worlds = host_env(lambda: Clock(length=5), "clock", delay=until, feature="score", width=20).start(1, 0)
+    env = DelayReward(Clock(length=5), until, feature="score", width=20)
+    shown, _ = env.reset(seed=0)
+    here = worlds.reset()
+    total = 0.0
+    for _ in range(15):
+        np.testing.assert_array_equal(here[0][0], shown["obs"])
+        worlds.send(np.array([0]))
+        came = worlds.receive()
+        total += came.reward[0]
+        if isinstance(until, range):
+            here = came.here
+            shown = {"obs": here[0][0]}
+            continue
+        np.testing.assert_array_equal(here[1][0], shown["feature"])
+        shown, reward, terminated, *_ = env.step(5)
+        assert came.reward[0] == reward
+        np.testing.assert_array_equal(came.after[1][0], shown["feature"])
+        if terminated:
+            shown, _ = env.reset()
+        here = came.here
+    assert total == 3 * 15
+
+
+def test_every_space_is_seen():
+    space = Dict(
+        {
+            "picture": Box(0, 255, (2, 3, 1), np.uint8),
+            "pair": Tuple([Discrete(3, start=1), MultiDiscrete([2, 3])]),
+            "bits": MultiBinary(4),
+            "half": Box(-1, 1, (2,), np.float16),
+            "double": Box(-np.inf, np.inf, (), np.float64),
+            "words": Text(5),
+        }
+    )
+    seen = seeing(space)
+    assert {
+        name: str(leaf.dtype) if hasattr(leaf, "dtype") else [str(x.dtype) for x in leaf]
+        for name, leaf in seen.like.items()
+    } == {
+        "bits": "bool",
+        "double": "float32",
+        "half": "float16",
+        "pair": ["bool", "bool"],
+        "picture": "uint8",
+    }
+    for seed in range(20):
+        space.seed(seed)
+        obs = space.sample()
+        bits, double, half, one, two, picture = seen.leaves(obs)
+        np.testing.assert_array_equal(bits, obs["bits"])
+        assert double == np.float32(obs["double"])
+        np.testing.assert_array_equal(half, obs["half"])
+        assert np.flatnonzero(one).tolist() == [obs["pair"][0] - 1]
+        assert np.flatnonzero(two).tolist() == [obs["pair"][1][0], 2 + obs["pair"][1][1]]
+        np.testing.assert_array_equal(picture, obs["picture"])
+    with pytest.raises(NoObservation, match=r"obs\['pair'\]\[0\] is 9, not below \[3\] from \[1\]"):
+        seen.leaves({**obs, "pair": (9, obs["pair"][1])})
+    with pytest.raises(NoObservation, match="obs is a dict with 'bits'"):
+        seen.leaves({"bits": obs["bits"]})
+
+
+def test_joint_actions_are_all_of_them_once():
+    for space in (MultiDiscrete([2, 3], start=[1, 5]), MultiBinary([2, 2]), Discrete(4, start=-2)):
+        acts = acting(space, "x")
+        chosen = [acts.action(i) for i in range(acts.number)]
+        assert all(
+            space.contains(one) for one in map(space.dtype.type if isinstance(space, Discrete) else np.asarray, chosen)
+        )
+        assert len({np.asarray(one).tobytes() for one in chosen}) == acts.number
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: _with(action=Box(-1, 1, (2,))), "agents here choose among a few: give it Discrete actions"),
+        (lambda: _with(action=MultiDiscrete([100, 100])), "10,000 joint actions"),
+        (lambda: _with(observation=Sequence(Discrete(2))), "obs is a Sequence space: give Box"),
+        (lambda: _with(observation=Text(4)), "shows nothing but text: give"),
+    ],
+)
+def test_what_cannot_be_learned_is_refused(make, said):
+    with pytest.raises(ValueError, match=said):
+        host_env(make, "mine")
+
+
+def _with(action=None, observation=None):
+    env = Clock()
+    env.action_space, env.observation_space = action or env.action_space, observation or env.observation_space
+    return env
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "said"),
+    [
+        ("CartPol-v1", {}, "unknown environment 'CartPol-v1'"),
+        ("CartPole-v99", {}, "give one of these"),
+        ("MountainCarContinuous-v0", {}, "give it Discrete actions"),
+        ("CartPole-v1", {"wind": 3}, "cannot be made, TypeError says .*wind"),
+        ("CartPole-v1", {"workers": "many"}, "workers='many': give one of sync, async, vector"),
+        ("CartPole-v1", {"timeout": 0}, "timeout=0: give"),
+        ("CartPole-v1", {"delay": 0}, "until=0: give"),
+    ],
+)
+def test_a_newcomers_mistakes_are_answered(name, options, said):
+    with pytest.raises(ValueError, match=said):
+        make_env(name, **options)
+
+
+@pytest.mark.parametrize(("name", "package"), [("ALE/Pong-v5", "ale-py"), ("MiniGrid-Empty-5x5-v0", "minigrid")])
+def test_a_missing_package_is_named(name, package, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda module: None)
+    with pytest.raises(ValueError, match=f"install it with `pip install {package}`"):
+        make_env(name)
