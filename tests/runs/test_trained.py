@@ -103,7 +103,7 @@ def test_another_environment(folder):
         assert agent.evaluate(longer, episodes=2)["length"] == 8
     with pytest.raises(ValueError, match=r"has observations .* actions, the agent .*: give an environment like"):
         agent.evaluate("minatar/breakout", episodes=2)
-    with pytest.raises(ValueError, match="env='dict': give a name, or an Env"):
+    with pytest.raises(ValueError, match="task is a dict: give a name, module:name"):
         agent.evaluate({}, episodes=2)
     with pytest.raises(ValueError, match="episodes=0"):
         agent.evaluate(episodes=0)

@@ -18,6 +18,7 @@ from tyro.conf import FlagCreatePairsOff, Positional, UseAppendAction, arg, subc
 
 from highway_rl.cli.console import one_line, progress, short, table
 from highway_rl.cli.experiments import Check, Plot, Run
+from highway_rl.cli.explain import Explain
 from highway_rl.cli.games import Play, Watch
 from highway_rl.cli.learn import Learn
 from highway_rl.cli.report import Report
@@ -138,6 +139,7 @@ Command = (
     | Annotated[Train, subcommand("train")]
     | Annotated[Resume, subcommand("resume")]
     | Annotated[Evaluate, subcommand("evaluate")]
+    | Annotated[Explain, subcommand("explain")]
     | Annotated[Play, subcommand("play")]
     | Annotated[Watch, subcommand("watch")]
     | Annotated[Demo, subcommand("demo")]

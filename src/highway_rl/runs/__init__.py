@@ -3,6 +3,7 @@ registry, core, data, deep, envs, records."""
 
 from highway_rl.runs.config import Config, Setup, setup
 from highway_rl.runs.evaluate import evaluate
+from highway_rl.runs.explain import Explained
 from highway_rl.runs.fit import Trained, fit
 from highway_rl.runs.folder import read_config, write_config
 from highway_rl.runs.outcome import sentence
@@ -12,6 +13,7 @@ from highway_rl.runs.trained import TrainedAgent, best, load, load_all, train
 __all__ = [
     "PRESETS",
     "Config",
+    "Explained",
     "Setup",
     "Trained",
     "TrainedAgent",

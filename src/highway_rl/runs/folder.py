@@ -144,7 +144,7 @@ def read_config(out: Path) -> Config:
         version = found.pop("format", 1)
         if version > 2:
             raise ValueError(f"{path} has format {version}: install a newer highway-rl")
-        return _read(found) if version == 2 else _read_first(found)
+        return as_config(found) if version == 2 else _read_first(found)
     except FileNotFoundError:
         raise ValueError(
             f"{out} is no training folder, {path.name} is not there: give one that `highway-rl train` wrote"
@@ -153,7 +153,8 @@ def read_config(out: Path) -> Config:
         raise ValueError(f"{path} is no training config ({checks.one_line(error)}): put the old one back") from None
 
 
-def _read(found: dict[str, Any]) -> Config:
+def as_config(found: dict[str, Any]) -> Config:
+    """A config from what `plain` made of it."""
     for name in ("algos", "imports"):
         found[name] = tuple(found[name])
     return Config(**found)

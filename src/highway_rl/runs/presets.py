@@ -34,7 +34,12 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 def preset(name: str | None, task: str) -> dict[str, Any]:
     """The settings of a preset; by default the paper's for its games, and `general` for everything else."""
+    return dict(PRESETS[preset_name(name, task)])
+
+
+def preset_name(name: str | None, task: str) -> str:
+    """The preset that is meant."""
     chosen = name or ("paper" if task.startswith("minatar/") else "general")
     if chosen not in PRESETS:
         raise checks.unknown("preset", chosen, PRESETS)
-    return dict(PRESETS[chosen])
+    return chosen

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import csv
-import json
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,32 +14,57 @@ from jaxtyping import PyTree
 from highway_rl import checks
 from highway_rl.deep import dqn
 from highway_rl.deep.dqn import DQN
-from highway_rl.deep.evaluation import play, summary
+from highway_rl.deep.evaluation import Played, play, play_outside, summary
 from highway_rl.envs.registry import make_env
-from highway_rl.runs import checkpoint, folder
+from highway_rl.runs import agent_file, checkpoint, folder
 from highway_rl.runs.config import Config, Setup, setup
+from highway_rl.runs.episode import Episode, as_episode, play_episode
+from highway_rl.runs.evaluate import outside
+from highway_rl.runs.explain import Explained, explained, teller
 from highway_rl.runs.fit import Trained, fit
-from highway_rl.runs.outcome import broken_at, check_origin, saved
-from highway_rl.types import Env, Spec
+from highway_rl.runs.outcome import News, broken_at, check_origin, measured, saved, score, tested
+from highway_rl.types import Env, HostEnv, Spec
 
 
 class TrainedAgent:
     """One run's networks. `spec` is what it knows of its environment, `label` and `seed` which run it is, `step` how
-    far it was trained, `score` the mean of its greedy test episodes where there were any."""
+    far it was trained, `score` the mean of its greedy test episodes where there were any, `metrics` what else was
+    measured of it."""
 
     def __init__(
-        self, config: Config, spec: Spec, agent: DQN, params: PyTree, label: str, seed: int, step: int, score: Any
+        self,
+        config: Config,
+        spec: Spec,
+        agent: DQN,
+        params: PyTree,
+        label: str,
+        seed: int,
+        step: int,
+        score: Any,
+        metrics: dict[str, Any] | None = None,
     ) -> None:
         self.config, self.spec, self.agent, self.params = config, spec, agent, params
-        self.label, self.seed, self.step, self.score = label, seed, step, score
+        self.label, self.seed, self.step, self.score, self.metrics = label, seed, step, score, metrics or {}
 
     def __repr__(self) -> str:
         score = "" if self.score is None else f", score {self.score:.4g}"
         return f"<{self.label} seed {self.seed} on {self.config.task}, step {self.step:,}{score}>"
 
+    def save(self, path: Path | str) -> Path:
+        """Writes this agent as one file, which `highway_rl.load(path)` reads, here or on another machine."""
+        kept = (self.config, self.spec, self.agent, self.params, self.label, self.seed, self.step, self.score)
+        return agent_file.write(Path(path), agent_file.Kept(*kept, self.metrics))
+
     @cached_property
     def _values(self) -> Any:
-        return jax.jit(lambda params, obs: dqn.q_values(self.agent, self.spec, params, obs))
+        return jax.jit(self._q)
+
+    @cached_property
+    def _best(self) -> Any:
+        return jax.jit(lambda params, arrays: dqn.best(self._q(params, arrays)))
+
+    def _q(self, params: PyTree, arrays: list[Any]) -> Any:
+        return dqn.q_values(self.agent, self.spec, params, jax.tree.unflatten(self._wanted[0], arrays))
 
     def q_values(self, obs: Any) -> np.ndarray:
         """Q(s, ·): [a] of one observation, [t, a] of a batch."""
@@ -52,17 +74,19 @@ class TrainedAgent:
 
     def act(self, obs: Any, *, epsilon: float = 0.0, rng: np.random.Generator | None = None) -> Any:
         """The greedy action of one observation, or of each in a batch; random with probability `epsilon`."""
-        checks.unit_interval("epsilon", epsilon)
-        best = np.argmax(self.q_values(obs), axis=-1)
+        if type(epsilon) is not float or epsilon != 0.0:
+            checks.unit_interval("epsilon", epsilon)
+        batch, single = self._batch(obs)
+        best = np.asarray(self._best(self.params, batch))
         if epsilon > 0:
             rng = rng or np.random.default_rng()
             chance = rng.integers(self.spec.num_actions, size=best.shape)
             best = np.where(rng.random(best.shape) < epsilon, chance, best)
-        return int(best) if best.ndim == 0 else best
+        return int(best[0]) if single else best
 
     def evaluate(
         self,
-        env: Env | str | None = None,
+        env: Any = None,
         episodes: int = 100,
         *,
         seed: int = 0,
@@ -72,6 +96,11 @@ class TrainedAgent:
         """So many episodes in an environment, its own by default: score, half its 95 % interval, length, cut off."""
         checks.whole("episodes", episodes, 1)
         found = self._environment(env)
+        if isinstance(found, HostEnv):
+            best, params = outside(self.agent, self.spec), jax.tree.map(lambda x: x[None], self.params)
+            options: Any = {"epsilon": [epsilon], "episodes": episodes, "max_steps": max_steps}
+            found_scores = play_outside(found, lambda here: best(params, here), [seed], **options)
+            return summary(Played(*(x[0] for x in found_scores)), epsilon)
         act = lambda params, obs: dqn.best(dqn.q_values(self.agent, self.spec, params, obs))  # noqa: E731
         go = jax.jit(
             lambda params, key, share: play(
@@ -81,11 +110,27 @@ class TrainedAgent:
         played = jax.device_get(go(self.params, jax.random.key(seed), jnp.float32(epsilon)))
         return summary(played, epsilon)
 
-    def _environment(self, env: Env | str | None) -> Env:
+    def episode(self, env: Any = None, *, seed: int = 0, max_steps: int = 1_000) -> Episode:
+        """One greedy episode in an environment, its own by default, step by step: what `explain` takes."""
+        return play_episode(self._environment(env), self.act, seed, max_steps)
+
+    def explain(self, trajectory: Any, last_obs: Any = None) -> Explained:
+        """An episode as training sees it: at each step the return of every depth, which won the gate, what followed.
+
+        `trajectory` is a list of (obs, action, reward, terminated), or has obs, action, reward and terminated as a dict
+        or a named tuple has; `last_obs` is the observation after its last step, unless that terminated or is in obs.
+        """
+        episode = as_episode(trajectory, last_obs, self.spec, self._batch)
+        return explained(self._tell, self.agent, self.params, episode, f"{self!r}".strip("<>"))
+
+    @cached_property
+    def _tell(self) -> Any:
+        return jax.jit(teller(self.agent, self.spec, self.step))
+
+    def _environment(self, env: Any) -> Env | HostEnv:
+        if env is not None and not isinstance(env, Env | HostEnv):
+            env = make_env(Config(env).task)
         found = make_env(self.config.task, **self.config.env) if env is None else env
-        found = make_env(found) if isinstance(found, str) else found
-        if not isinstance(found, Env):
-            raise checks.refusal("env", type(found).__name__, "a name, or an Env(spec, reset, step) of highway_rl")
         mine, theirs = _shapes(self.spec), _shapes(found.spec)
         if mine != theirs:
             raise ValueError(
@@ -94,19 +139,29 @@ class TrainedAgent:
             )
         return found
 
-    def _batch(self, obs: Any) -> tuple[PyTree, bool]:
-        """Observations with a first axis, and whether there was only one."""
-        wanted, structure = jax.tree.flatten(self.spec.observation)
-        given, found = jax.tree.flatten(obs, is_leaf=lambda x: isinstance(x, list))
-        given = given if bool(found == structure) else [obs]  # type: ignore[operator]
+    @cached_property
+    def _wanted(self) -> tuple[Any, list[tuple[tuple[int, ...], np.dtype]]]:
+        """How an observation is made of arrays, and the shape and type of each."""
+        leaves, structure = jax.tree.flatten(self.spec.observation)
+        return structure, [(tuple(x.shape), np.dtype(x.dtype)) for x in leaves]
+
+    def _batch(self, obs: Any) -> tuple[list[np.ndarray], bool]:
+        """The arrays of observations with a first axis, and whether there was only one."""
+        structure, wanted = self._wanted
+        try:
+            given = structure.flatten_up_to(obs)
+        except (ValueError, TypeError):
+            given = [obs]
+        if [(x.shape, x.dtype) for x in given if type(x) is np.ndarray] == wanted:  # most often, and therefore fast
+            return [x[None] for x in given], True
         shapes = [np.shape(x) for x in given]
         for lead in (0, 1):
-            if len(given) == len(wanted) and all(s[lead:] == w.shape for s, w in zip(shapes, wanted, strict=True)):
-                arrays = [np.asarray(x, w.dtype) for x, w in zip(given, wanted, strict=True)]
-                return jax.tree.unflatten(structure, [x if lead else x[None] for x in arrays]), lead == 0
+            if [shape[lead:] for shape in shapes] == [shape for shape, _ in wanted]:
+                arrays = [np.asarray(x, dtype) for x, (_, dtype) in zip(given, wanted, strict=True)]
+                return [x if lead else x[None] for x in arrays], lead == 0
         raise ValueError(
-            f"obs has shape {', '.join(map(str, shapes))}: give {', '.join(str(w.shape) for w in wanted)}, or that with"
-            " one more axis in front"
+            f"obs has shape {', '.join(map(str, shapes))}: give {', '.join(str(shape) for shape, _ in wanted)}, or that"
+            " with one more axis in front"
         )
 
 
@@ -141,16 +196,21 @@ def train(
 
 def best(trained: Trained, run: Any = None) -> TrainedAgent:
     """An agent of what was just trained: the one asked for, or the best."""
-    rows = {(row["algo"], row["seed"]): row["score"] for row in trained.scores if row["epsilon"] == 0.0}
-    scores = [rows.get(label) for label in trained.setup.labels]
-    return _pick(trained.setup, trained.params, trained.step, scores, run)
+    return _pick(trained.setup, trained.params, trained.step, tested(trained.scores), run)
 
 
 def load(path: Path | str, run: Any = None) -> TrainedAgent:
-    """The agent in a training folder; of several the best by its greedy test episodes, or the one `run` names:
-    its number, its text such as "dqn:k=2" (the best seed of it), or (text, seed)."""
-    s, params, step, _ = load_all(Path(path))
-    return _pick(s, params, step, _scores(Path(path), s), run)  # what has not begun has no score
+    """The agent in a file that `agent.save` wrote, or in a training folder; of several the best by its greedy test
+    episodes, or the one `run` names: its number, its text such as "dqn:k=2" (the best seed of it), or (text, seed)."""
+    path = Path(path)
+    if not path.exists():
+        raise ValueError(f"{path} is not there: give a file that agent.save wrote, or a training folder")
+    if path.is_file():
+        if run is not None:
+            raise checks.refusal("run", run, f"None: {path} holds one agent")
+        return TrainedAgent(*agent_file.read(path))
+    s, params, step, _ = load_all(path)
+    return _pick(s, params, step, measured(path), run)
 
 
 def load_all(out: Path) -> tuple[Setup, list[PyTree], int, dict[int, int]]:
@@ -178,7 +238,9 @@ def load_all(out: Path) -> tuple[Setup, list[PyTree], int, dict[int, int]]:
     return s, params, min(steps), broken
 
 
-def _pick(s: Setup, params: list[PyTree], step: int, scores: list[float | None], run: Any) -> TrainedAgent:
+def _pick(s: Setup, params: list[PyTree], step: int, found: dict[tuple[str, int], News], run: Any) -> TrainedAgent:
+    measures = [found.get(label, {}) for label in s.labels]  # of what has not begun there are none
+    scores = [score(one) for one in measures]
     chosen = _number(s, scores, run)
     which, program = next((j, p) for j, p in enumerate(s.programs) if chosen in p.numbers)
     i = program.numbers.index(chosen)
@@ -186,7 +248,8 @@ def _pick(s: Setup, params: list[PyTree], step: int, scores: list[float | None],
         raise ValueError(f"{s.labels[chosen]} has no checkpoint yet: wait for it, or give another run")
     mine = jax.tree.map(lambda x: jnp.asarray(x[i]), params[which])
     own = {place: values[i] for place, values in program.own.items()}
-    return TrainedAgent(s.config, s.env.spec, program.one(own), mine, *s.labels[chosen], step, scores[chosen])
+    run_of = (*s.labels[chosen], step, scores[chosen], measures[chosen])
+    return TrainedAgent(s.config, s.env.spec, program.one(own), mine, *run_of)
 
 
 def _number(s: Setup, scores: list[float | None], run: Any) -> int:
@@ -203,19 +266,3 @@ def _number(s: Setup, scores: list[float | None], run: Any) -> int:
         raise checks.unknown("run", run, dict.fromkeys(label for label, _ in s.labels))
     known = {i: score for i in numbers if (score := scores[i]) is not None and not np.isnan(score)}
     return max(numbers, key=lambda i: (known.get(i, -np.inf), -i))
-
-
-def _scores(out: Path, s: Setup) -> list[float | None]:
-    """The greedy score of each run; before there is one, the last of its training."""
-    found: dict[tuple[str, int], float] = {}
-    broken = (OSError, ValueError, KeyError, TypeError)  # files that a run in progress, or somebody, cut short
-    with contextlib.suppress(*broken), (out / "metrics.csv").open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
-            if row["score"] not in ("", "nan", None):
-                found[row["algo"], int(row["seed"])] = float(row["score"])
-    with contextlib.suppress(*broken):
-        stored = json.loads((out / "evaluation.json").read_text(encoding="utf-8"))
-        for row in stored["scores"]:
-            if row.get("epsilon", 0.0) == 0.0 and row["score"] is not None:
-                found[row["algo"], row["seed"]] = row["score"]
-    return [found.get(label) for label in s.labels]
