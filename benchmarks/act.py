@@ -23,7 +23,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 sys.path[:] = [p for p in sys.path if Path(p or ".").resolve() != HERE]  # a benchmark there is called minatar, too
 
-ROUNDS, CALLS = 15, 500
+ROUNDS, CALLS = 100, 100
 AGENTS = (
     ("two layers of 128", "key-door", {}, {"k": 1}),
     ("two layers of 128, two networks", "key-door", {}, {"k": 2}),

@@ -48,12 +48,21 @@ def test_an_episode_is_shown_and_drawn(file, tmp_path, capsys):
 )
 def test_bad_input_is_one_line(words, says, file, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    refused(["explain", *(file if word == "FILE" else word for word in words)], says, capsys)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_is_no_folder(file, capsys):
+    for command in ("evaluate", "resume"):
+        refused([command, file], "is no training folder, config.json is not there: give one that", capsys)
+
+
+def refused(words, says, capsys):
     with pytest.raises(SystemExit) as stop:
-        main(["explain", *(file if word == "FILE" else word for word in words)])
+        main(words)
     error = capsys.readouterr().err
     assert (stop.value.code, error.count("\n")) == (2, 1)
     assert says in error
-    assert not list(tmp_path.iterdir())
 
 
 def test_without_matplotlib(file, capsys, monkeypatch):

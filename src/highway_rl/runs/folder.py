@@ -145,7 +145,7 @@ def read_config(out: Path) -> Config:
         if version > 2:
             raise ValueError(f"{path} has format {version}: install a newer highway-rl")
         return as_config(found) if version == 2 else _read_first(found)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise ValueError(
             f"{out} is no training folder, {path.name} is not there: give one that `highway-rl train` wrote"
         ) from None
