@@ -69,7 +69,8 @@ class Spec:
     """What an agent has to know of an environment before it meets one.
 
     `observation` is a tree of shapes and types. `discount` is the one to learn with where the user names none, and
-    `horizon` the most steps an episode has; None where nobody knows.
+    `horizon` the most steps an episode has; None where nobody knows. `spaces` are Gymnasium's, as JSON, where its own
+    observations and actions look different.
     """
 
     name: str
@@ -77,6 +78,7 @@ class Spec:
     num_actions: int
     discount: float | None = None
     horizon: int | None = None
+    spaces: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,10 +119,12 @@ class DiscreteEnv(Env):
 
 @dataclasses.dataclass(frozen=True)
 class HostEnv:
-    """An environment that steps outside JAX: its spec, and `start(count, seed)`, which begins so many side by side.
+    """An environment that steps outside JAX: its spec, `start(count, seed)`, which begins so many side by side, and
+    `one()`, a Gymnasium environment like those.
 
     What it starts has reset() → obs, send(actions), receive() → what came of them, close(): see `envs.host.worlds`.
     """
 
     spec: Spec
     start: Callable[[int, int], Any]
+    one: Callable[[], Any]

@@ -154,27 +154,28 @@ def test_a_number_outside_the_space_is_said_once_and_used():
     assert found[1][3] == 1002
 
 
+@pytest.mark.parametrize("feature", ["count", "score", "amount"])
 @pytest.mark.parametrize("until", ["end", 2, range(1, 4)])
-def test_late_rewards_are_those_of_the_wrapper(until):
+def test_late_rewards_are_those_of_the_wrapper(until, feature):
     """What is paid, and what is shown of it, step by step beside the Gymnasium wrapper; draws of a range differ."""
-    worlds = host_env(lambda: Clock(length=5), "clock", delay=until, feature="score", width=20).start(1, 0)
-    env = DelayReward(Clock(length=5), until, feature="score", width=20)
+    worlds = host_env(lambda: Clock(length=5), "clock", delay=until, feature=feature, width=20).start(1, 0)
+    env = DelayReward(Clock(length=5), until, feature=feature, width=20)
     shown, _ = env.reset(seed=0)
     here = worlds.reset()
     total = 0.0
     for _ in range(15):
-        np.testing.assert_array_equal(here[0][0], shown["obs"])
+        np.testing.assert_array_equal(here[1][0], shown["obs"])
         worlds.send(np.array([0]))
         came = worlds.receive()
         total += came.reward[0]
         if isinstance(until, range):
             here = came.here
-            shown = {"obs": here[0][0]}
+            shown = {"obs": here[1][0]}
             continue
-        np.testing.assert_array_equal(here[1][0], shown["feature"])
+        np.testing.assert_array_equal(here[0][0], shown["feature"])
         shown, reward, terminated, *_ = env.step(5)
         assert came.reward[0] == reward
-        np.testing.assert_array_equal(came.after[1][0], shown["feature"])
+        np.testing.assert_array_equal(came.after[0][0], shown["feature"])
         if terminated:
             shown, _ = env.reset()
         here = came.here

@@ -197,12 +197,7 @@ def delay_reward(
             out, state=new, obs=observed(shown if until == "end" else new, out.obs), reward=reward
         )
 
-    shown = with_feature(env.spec.observation, feature, width)
-    return env.wrapped(name=f"{env.spec.name}-delay", observation=shown, reset=reset, step=step)
-
-
-def with_feature(observation: PyTree, feature: str, width: int) -> DelayedObservation:
-    """The shapes and types of observations that tell what is owed."""
     one: Any = jax.ShapeDtypeStruct((1,), jnp.float32)
     places: Any = jax.ShapeDtypeStruct((width,), bool)
-    return DelayedObservation(observation, one if feature == "amount" else places)
+    shown = DelayedObservation(env.spec.observation, one if feature == "amount" else places)
+    return env.wrapped(name=f"{env.spec.name}-delay", observation=shown, reset=reset, step=step)

@@ -7,21 +7,24 @@ all boards in one compiled call; its mode "async" forks processes, which JAX doe
 
 from __future__ import annotations
 
-from typing import Any, Literal, SupportsFloat
+from typing import Any
 
 import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
-from gymnasium.spaces import Box, Dict, Discrete, MultiBinary
+from gymnasium.spaces import Box, Discrete
 from gymnasium.vector.utils import batch_space
 
 from highway_rl import checks
 from highway_rl.envs import minatar
+from highway_rl.envs.host.late import DelayReward
 from highway_rl.envs.minatar.render import rgb
-from highway_rl.envs.wrappers import auto_reset, carry_over, check_delay
+from highway_rl.envs.wrappers import auto_reset, carry_over
 from highway_rl.integrations import gymnasium_tasks as gym_discrete
 from highway_rl.types import Env
+
+__all__ = ["BoardGame", "BoardGames", "DelayReward", "register"]
 
 
 def _spaces(env: Env) -> tuple[Box, Discrete]:
@@ -127,54 +130,6 @@ class BoardGames(gymnasium.vector.VectorEnv):
         if self.render_mode is None or self._state is None:
             return None
         return tuple(rgb(board, self.scale) for board in np.asarray(self._state.obs))
-
-
-class DelayReward(gymnasium.Wrapper):
-    """Withholds the rewards of any Gymnasium environment; see `highway_rl.envs.wrappers.delay_reward`.
-
-    The observation becomes {"obs": the old one, "feature": a one-hot place for the count or the score so far}.
-    """
-
-    def __init__(
-        self,
-        env: gymnasium.Env,
-        until: Literal["end"] | int | range = "end",
-        *,
-        feature: Literal["count", "score"] = "count",
-        width: int,
-    ) -> None:
-        super().__init__(env)
-        check_delay(until, feature, width)
-        self.until, self.feature, self.width = until, feature, width
-        self.observation_space = Dict({"obs": env.observation_space, "feature": MultiBinary(width)})
-        self._count, self._owed, self._due = 0, 0.0, 0
-
-    def _next_due(self) -> int:
-        if isinstance(self.until, range):
-            return int(self.until[self.np_random.integers(len(self.until))])
-        return 0 if self.until == "end" else int(self.until)
-
-    def _observed(self, obs: Any, owed: float) -> dict[str, Any]:
-        value = self._count if self.feature == "count" else int(owed)
-        feature = np.zeros(self.width, np.int8)
-        feature[min(max(value, 0), self.width - 1)] = 1
-        return {"obs": obs, "feature": feature}
-
-    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[dict[str, Any], dict]:
-        obs, info = self.env.reset(seed=seed, options=options)
-        self._count, self._owed, self._due = 0, 0.0, self._next_due()
-        return self._observed(obs, 0.0), info
-
-    def step(self, action: Any) -> tuple[dict[str, Any], SupportsFloat, bool, bool, dict]:
-        obs, reward, terminated, truncated, info = self.env.step(action)
-        self._count += float(reward) != 0
-        self._owed += float(reward)
-        owed, paid = self._owed, 0.0
-        if terminated or truncated or self._due == 1:
-            self._owed, paid, self._due = 0.0, owed, self._next_due()
-        else:
-            self._due -= self._due > 0
-        return self._observed(obs, owed if self.until == "end" else self._owed), paid, terminated, truncated, info
 
 
 def register() -> None:

@@ -15,6 +15,7 @@ from highway_rl import checks
 from highway_rl.deep import dqn
 from highway_rl.deep.dqn import DQN
 from highway_rl.deep.evaluation import Played, play, play_outside, summary
+from highway_rl.envs.host import Own
 from highway_rl.envs.registry import make_env
 from highway_rl.runs import agent_file, checkpoint, folder
 from highway_rl.runs.config import Config, Setup, setup
@@ -73,7 +74,17 @@ class TrainedAgent:
         return q[0] if single else q
 
     def act(self, obs: Any, *, epsilon: float = 0.0, rng: np.random.Generator | None = None) -> Any:
-        """The greedy action of one observation, or of each in a batch; random with probability `epsilon`."""
+        """The greedy action of one observation, or of each in a batch; random with probability `epsilon`. For a
+        Gymnasium environment both are its own: what `reset` and `step` return, and what `step` takes."""
+        chosen = self._choose(obs, epsilon, rng)
+        return chosen if self._own is None else self._own.actions(chosen)
+
+    @cached_property
+    def _own(self) -> Own | None:
+        return None if self.spec.spaces is None else Own(self.spec.spaces)
+
+    def _choose(self, obs: Any, epsilon: float = 0.0, rng: np.random.Generator | None = None) -> Any:
+        """`act` by the numbers of the actions."""
         if type(epsilon) is not float or epsilon != 0.0:
             checks.unit_interval("epsilon", epsilon)
         batch, single = self._batch(obs)
@@ -112,7 +123,14 @@ class TrainedAgent:
 
     def episode(self, env: Any = None, *, seed: int = 0, max_steps: int = 1_000) -> Episode:
         """One greedy episode in an environment, its own by default, step by step: what `explain` takes."""
-        return play_episode(self._environment(env), self.act, seed, max_steps)
+        return play_episode(self._environment(env), self._choose, seed, max_steps)
+
+    def environment(self) -> Any:
+        """A Gymnasium environment as in training, made ready in the same way: for a loop of your own."""
+        found = self._environment(None)
+        if not isinstance(found, HostEnv):
+            raise ValueError(f"{found.spec.name} is not Gymnasium's: use highway_rl.make({self.config.task!r})")
+        return found.one()
 
     def explain(self, trajectory: Any, last_obs: Any = None) -> Explained:
         """An episode as training sees it: at each step the return of every depth, which won the gate, what followed.
@@ -159,6 +177,8 @@ class TrainedAgent:
             if [shape[lead:] for shape in shapes] == [shape for shape, _ in wanted]:
                 arrays = [np.asarray(x, dtype) for x, (_, dtype) in zip(given, wanted, strict=True)]
                 return [x if lead else x[None] for x in arrays], lead == 0
+        if self._own is not None:
+            return self._own.arrays(obs)
         raise ValueError(
             f"obs has shape {', '.join(map(str, shapes))}: give {', '.join(str(shape) for shape, _ in wanted)}, or that"
             " with one more axis in front"

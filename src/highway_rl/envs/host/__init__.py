@@ -2,5 +2,6 @@
 checks, registry."""
 
 from highway_rl.envs.host.make import host_env, known, maker
+from highway_rl.envs.host.own import Own
 
-__all__ = ["host_env", "known", "maker"]
+__all__ = ["Own", "host_env", "known", "maker"]

@@ -1,12 +1,22 @@
-"""Rewards that are withheld, for worlds of any form: what `envs.wrappers.delay_reward` does, on arrays of the host."""
+"""Rewards that are withheld, for worlds of any form and as a Gymnasium wrapper: what `envs.wrappers.delay_reward` does,
+on the host."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, SupportsFloat
 
+import gymnasium
 import numpy as np
+from gymnasium import Space
+from gymnasium.spaces import Box, Dict, MultiBinary
 
 from highway_rl.envs.host.worlds import Came, Leaves
+from highway_rl.envs.wrappers import check_delay
+
+
+def with_feature(space: Space, feature: str, width: int) -> Dict:
+    """The space of observations that tell what is owed."""
+    return Dict({"obs": space, "feature": Box(-np.inf, np.inf, (1,)) if feature == "amount" else MultiBinary(width)})
 
 
 class Late:
@@ -26,10 +36,11 @@ class Late:
         return np.full(self.count, 0 if self.until == "end" else int(self.until))
 
     def _seen(self, leaves: Leaves, earned: np.ndarray, owed: np.ndarray) -> Leaves:
+        """The feature first: the keys of a dict are in order, and "feature" comes before "obs"."""
         if self.feature == "amount":
-            return [*leaves, (np.sign(owed) * np.log1p(np.abs(owed))).astype(np.float32)[:, None]]
+            return [(np.sign(owed) * np.log1p(np.abs(owed))).astype(np.float32)[:, None], *leaves]
         place = earned if self.feature == "count" else owed.astype(np.int64)
-        return [*leaves, np.arange(self.width) == np.clip(place, 0, self.width - 1)[:, None]]
+        return [np.arange(self.width) == np.clip(place, 0, self.width - 1)[:, None], *leaves]
 
     def reset(self) -> Leaves:
         return self._seen(self.worlds.reset(), self.earned, self.owed)
@@ -53,3 +64,54 @@ class Late:
 
     def close(self) -> None:
         self.worlds.close()
+
+
+class DelayReward(gymnasium.Wrapper):
+    """Withholds the rewards of any Gymnasium environment; see `highway_rl.envs.wrappers.delay_reward`.
+
+    The observation becomes {"obs": the old one, "feature": a one-hot place for the count or the score so far, or the
+    amount owed as one number}.
+    """
+
+    def __init__(
+        self,
+        env: gymnasium.Env,
+        until: Literal["end"] | int | range = "end",
+        *,
+        feature: Literal["count", "score", "amount"] = "count",
+        width: int = 64,
+    ) -> None:
+        super().__init__(env)
+        check_delay(until, feature, width)
+        self.until, self.feature, self.width = until, feature, width
+        self.observation_space = with_feature(env.observation_space, feature, width)
+        self._count, self._owed, self._due = 0, 0.0, 0
+
+    def _next_due(self) -> int:
+        if isinstance(self.until, range):
+            return int(self.until[self.np_random.integers(len(self.until))])
+        return 0 if self.until == "end" else int(self.until)
+
+    def _observed(self, obs: Any, owed: float) -> dict[str, Any]:
+        if self.feature == "amount":
+            return {"obs": obs, "feature": np.array([np.sign(owed) * np.log1p(abs(owed))], np.float32)}
+        value = self._count if self.feature == "count" else int(owed)
+        feature = np.zeros(self.width, np.int8)
+        feature[min(max(value, 0), self.width - 1)] = 1
+        return {"obs": obs, "feature": feature}
+
+    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[dict[str, Any], dict]:
+        obs, info = self.env.reset(seed=seed, options=options)
+        self._count, self._owed, self._due = 0, 0.0, self._next_due()
+        return self._observed(obs, 0.0), info
+
+    def step(self, action: Any) -> tuple[dict[str, Any], SupportsFloat, bool, bool, dict]:
+        obs, reward, terminated, truncated, info = self.env.step(action)
+        self._count += float(reward) != 0
+        self._owed += float(reward)
+        owed, paid = self._owed, 0.0
+        if terminated or truncated or self._due == 1:
+            self._owed, paid, self._due = 0.0, owed, self._next_due()
+        else:
+            self._due -= self._due > 0
+        return self._observed(obs, owed if self.until == "end" else self._owed), paid, terminated, truncated, info

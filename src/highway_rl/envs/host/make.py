@@ -15,12 +15,12 @@ import numpy as np
 from gymnasium.vector import VectorEnv
 
 from highway_rl import checks
-from highway_rl.envs.host import prepare
-from highway_rl.envs.host.late import Late
+from highway_rl.envs.host import prepare, written
+from highway_rl.envs.host.late import DelayReward, Late, with_feature
 from highway_rl.envs.host.processes import Apart
-from highway_rl.envs.host.spaces import Acting, Seeing, acting, seeing
+from highway_rl.envs.host.spaces import acting, seeing
 from highway_rl.envs.host.worlds import Here, Vector
-from highway_rl.envs.wrappers import check_delay, with_feature
+from highway_rl.envs.wrappers import check_delay
 from highway_rl.types import HostEnv, Spec
 
 PLUGINS = {"ALE/": ("ale_py", "ale-py"), "MiniGrid-": ("minigrid", "minigrid"), "BabyAI-": ("minigrid", "minigrid")}
@@ -109,13 +109,18 @@ def host_env(
         warnings.simplefilter("ignore", UserWarning)  # Gymnasium's own checks: what matters is checked at every step
         one = _tried(name, (lambda: many(1)) if many else make)
     try:
-        seen, acts = _spaces(one, name)
+        observed, acted = _spaces(one, name)
         about = getattr(one, "spec", None)
     finally:
         one.close()
-    observation = seen.like if delay is None else with_feature(seen.like, feature, width)
+    seen, acts = seeing(observed), acting(acted, name)
+    shown = observed if delay is None else with_feature(observed, feature, width)
+    whole = seeing(shown)
+    if seen is None or whole is None:
+        raise ValueError(f"{name} shows nothing but text: give an observation of numbers")
     horizon = getattr(about, "max_episode_steps", None)
-    spec = Spec(name if delay is None else f"{name}-delay", observation, acts.number, horizon=horizon)
+    called = name if delay is None else f"{name}-delay"
+    spec = Spec(called, whole.like, acts.number, horizon=horizon, spaces=written.write(shown, acted))
 
     def start(count: int, seed: int) -> Any:
         seeds = [int(x) for x in np.random.SeedSequence(seed).generate_state(count)]
@@ -130,7 +135,11 @@ def host_env(
                 worlds = Here([make] * count, seeds, seen, acts, name)
         return worlds if delay is None else Late(worlds, delay, feature, width, seeds[-1])
 
-    return HostEnv(spec, start)
+    def alone() -> Any:
+        made = many(1) if many else make()
+        return made if delay is None else DelayReward(made, delay, feature=feature, width=width)  # type: ignore[arg-type]
+
+    return HostEnv(spec, start, alone)
 
 
 def _makers(
@@ -175,20 +184,15 @@ def _tried(name: str, make: Callable[[], Any]) -> Any:
         ) from None
 
 
-def _spaces(one: Any, name: str) -> tuple[Seeing, Acting]:
-    """How the environment is seen and acted on; refuses what is no environment."""
+def _spaces(one: Any, name: str) -> tuple[gymnasium.Space, gymnasium.Space]:
+    """The observations and actions of one environment; refuses what is none."""
     if isinstance(one, VectorEnv):
-        observed, acts = one.single_observation_space, one.single_action_space
-    elif isinstance(one, gymnasium.Env):
-        observed, acts = one.observation_space, one.action_space
-    elif _old(type(one)):
+        return one.single_observation_space, one.single_action_space
+    if isinstance(one, gymnasium.Env):
+        return one.observation_space, one.action_space
+    if _old(type(one)):
         raise ValueError(
             f"{name} is an environment of the old gym package: install shimmy and give a function that returns"
             " shimmy.GymV21CompatibilityV0(env=…) or shimmy.GymV26CompatibilityV0(env=…)"
         )
-    else:
-        raise ValueError(f"{name} made a {type(one).__name__}: give a gymnasium.Env, or a function that returns one")
-    seen = seeing(observed)
-    if seen is None:
-        raise ValueError(f"{name} shows nothing but text: give an observation of numbers")
-    return seen, acting(acts, name)
+    raise ValueError(f"{name} made a {type(one).__name__}: give a gymnasium.Env, or a function that returns one")

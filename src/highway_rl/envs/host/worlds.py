@@ -163,7 +163,7 @@ class Vector(Watched):
 
     def _rows(self, obs: Any, rows: Leaves, which: Any) -> Leaves:
         for i in which:
-            self.put(rows, i, _one(obs, i))
+            self.put(rows, i, one_of(obs, i))
         return rows
 
     def send(self, actions: np.ndarray) -> None:
@@ -186,7 +186,7 @@ class Vector(Watched):
                     f"{self.name} begins anew in the same step and gives no final_obs: it has to, or use NEXT_STEP"
                 )
             for i in map(int, which):
-                self.put(after, i, _one(info["final_obs"], i))
+                self.put(after, i, one_of(info["final_obs"], i))
         if self.mode is AutoresetMode.DISABLED and which.size:
             first, _ = self._call(lambda: self.env.reset(options={"reset_mask": self.ended}))
             self._rows(first, here, which)
@@ -196,10 +196,10 @@ class Vector(Watched):
         self.env.close()
 
 
-def _one(obs: Any, i: int) -> Any:
+def one_of(obs: Any, i: int) -> Any:
     """The i-th observation of a batch."""
     if isinstance(obs, dict):
-        return {key: _one(value, i) for key, value in obs.items()}
+        return {key: one_of(value, i) for key, value in obs.items()}
     if isinstance(obs, tuple):
-        return tuple(_one(value, i) for value in obs)
+        return tuple(one_of(value, i) for value in obs)
     return obs[i]
