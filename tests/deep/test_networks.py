@@ -150,3 +150,15 @@ def test_names_that_are_taken_or_unknown():
     assert NETWORKS.find("calm") is networks.calm
     with pytest.raises(ValueError, match=r"minatra.*minatar"):
         NETWORKS.find("minatra")
+
+
+@pytest.mark.parametrize("shape", [(6, 6, 2), (40, 40, 1), (9,)])
+def test_bytes_are_numbers_from_zero_to_one(shape):
+    """A picture of bytes, or any other array of them, is worth what the same in fractions is."""
+    picture = np.random.default_rng(0).integers(0, 256, shape).astype(np.uint8)
+    spec = Spec("bytes", jax.ShapeDtypeStruct(shape, jnp.uint8), 3)
+    net = networks.auto(spec, jax.random.key(0))
+    expected = net(jnp.asarray(picture / 255, jnp.float32))
+    np.testing.assert_allclose(net(jnp.asarray(picture)), expected, rtol=1e-5, atol=1e-5)
+    ready = getattr(net, "prepared", lambda: net)()
+    np.testing.assert_allclose(ready(jnp.asarray(picture)), expected, rtol=1e-5, atol=1e-5)

@@ -243,3 +243,19 @@ def test_a_trace_or_pooled_policies_look_everywhere():
         name for name, rule in SOME.items() if rule.trace
     }
     assert looks_everywhere(DQN(rule=SOME["soft-highway"], num_policies=2))
+
+
+def test_large_observations_are_learned_from_where_they_lie(monkeypatch):
+    """The store and the batch's rows in place of a copy of them: the same networks after the same updates."""
+    learned = []
+    with jax.enable_x64(False):
+        for limit in (refresh.LARGE, 0):
+            monkeypatch.setattr(refresh, "LARGE", limit)
+            made, learning = make_agent(AGENT, SPEC), dqn.start(AGENT, SPEC, jax.random.key(0))
+            keys = jax.random.split(jax.random.key(1), 3)
+            learning, batches, _ = made.refresh(learning, store(), jnp.int32(5), keys, SHAPE, True)
+            assert (batches.row is None) == (limit > 0)
+            for turn in range(3):
+                learning, loss, _ = made.learn(learning, batches, (turn, 1), jnp.zeros((0, 28), jnp.uint8))
+            learned.append((learning, loss))
+    jax.tree.map(np.testing.assert_array_equal, *learned)

@@ -78,12 +78,14 @@ class Learning(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """One update: which network learns, and from what."""
+    """One update: which network learns, and from what. With `row`, `obs` is the whole store and `row` says where the
+    batch is: for observations so large that nobody wants them twice."""
 
     net: Int[Array, "*u"]
-    obs: UInt8[Array, "*u b w"]
+    obs: UInt8[Array, "*u b w"] | UInt8[Array, "rows w"]
     taken: Int[Array, "*u b"]
     target: Float[Array, "*u b"]
+    row: Int[Array, "*u b"] | None = None
 
 
 def start(agent: DQN, spec: Spec, key: PRNGKeyArray) -> Learning:
@@ -185,9 +187,10 @@ def learn(
     kernels, where they fit the agent."""
 
     def plain(learning: Learning, batches: Batch, at: tuple[Any, Any], here: UInt8[Array, "e w"]) -> Any:
-        batch = jax.tree.map(lambda x: x[at], batches)
-        obs = decoded(codec(spec.observation), jnp.concatenate([here, batch.obs]))
-        learning, error, values = update(agent, spec, learning, batch.net, obs, batch.taken, batch.target)
+        net, taken, target = batches.net[at], batches.taken[at], batches.target[at]
+        seen = batches.obs[at] if batches.row is None else batches.obs[batches.row[at]]
+        obs = decoded(codec(spec.observation), jnp.concatenate([here, seen]))
+        learning, error, values = update(agent, spec, learning, net, obs, taken, target)
         return learning, error, best(values)
 
     sizes = fused.fits(agent, spec, here.shape[0])

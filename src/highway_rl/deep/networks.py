@@ -88,7 +88,14 @@ def convolve(layer: Linear, board: Array, size: int, stride: int) -> Float[Array
 def split(obs: PyTree) -> tuple[list[Array], list[Array]]:
     """The boards of an observation as they are, and its other parts as flat vectors of float32."""
     leaves = [jnp.asarray(leaf) for leaf in jax.tree.leaves(obs)]
-    return [x for x in leaves if x.ndim == 3], [x.reshape(-1).astype(jnp.float32) for x in leaves if x.ndim != 3]
+    boards = [scaled(x) if x.dtype == jnp.uint8 else x for x in leaves if x.ndim == 3]
+    return boards, [scaled(x).reshape(-1) for x in leaves if x.ndim != 3]
+
+
+def scaled(x: Any) -> Float[Array, "..."]:
+    """Numbers as float32; bytes, which are the cells of pictures, from 0 to 1."""
+    x = jnp.asarray(x)
+    return x.astype(jnp.float32) / 255 if x.dtype == jnp.uint8 else x.astype(jnp.float32)
 
 
 def dense(hidden: Sequence[Linear], head: Linear | Dueling, y: Float[Array, "f"]) -> Float[Array, "a"]:
@@ -221,7 +228,7 @@ class FlatNetwork(eqx.Module):
         self.head = (Dueling if dueling else Linear)(sizes[-1], spec.num_actions, keys[0])
 
     def __call__(self, obs: PyTree) -> Float[Array, "a"]:
-        y = jnp.concatenate([jnp.asarray(leaf, jnp.float32).reshape(-1) for leaf in jax.tree.leaves(obs)])
+        y = jnp.concatenate([scaled(leaf).reshape(-1) for leaf in jax.tree.leaves(obs)])
         return dense(self.hidden, self.head, y)
 
 

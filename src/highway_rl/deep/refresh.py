@@ -22,6 +22,8 @@ from highway_rl.deep.grouping import Group, hash_rows
 from highway_rl.deep.weights import Weights
 from highway_rl.types import Spec
 
+LARGE = 2**28
+"""Bytes of a period's observations beyond which its batches are taken from the store one by one."""
 ROWS_AT_ONCE = 2000
 """Rows of the store that go through the network together: bounds the memory of a refresh."""
 
@@ -58,7 +60,9 @@ def refresh(
     drawn = ring.pick(rows.real, jax.random.uniform(keys[0], (*shape, agent.batch_size)))
     target, seen = whole_targets(agent, spec, learning, store, step, keys[2], drawn, look)
     net = jax.random.randint(keys[1], shape, 0, agent.num_networks)
-    batches = Batch(net, rows.obs[drawn], rows.action[drawn], target[drawn])
+    large = drawn.size * rows.obs.shape[1] > LARGE
+    batches = Batch(net, rows.obs if large else rows.obs[drawn], rows.action[drawn], target[drawn])
+    batches = batches._replace(row=drawn) if large else batches
     return learning._replace(older=learning.params if agent.doubles else None), batches, seen
 
 

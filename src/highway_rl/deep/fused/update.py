@@ -32,7 +32,7 @@ def learn(
     """`dqn.learn`: one update on batch `at` of those drawn, its loss, and the best actions at `here` before it."""
     run, cut, (turn, update) = functools.partial(call, interpret=interpret), sizes.cut, at
     number = jnp.asarray(turn, jnp.int32) * batches.net.shape[1] + update
-    net, obs, taken, target = (x.reshape(-1, *x.shape[2:]) for x in batches)
+    net, obs, taken, target = (x.reshape(-1, *x.shape[2:]) for x in batches[:4])
     chosen = (number.reshape(1), net)  # the number of the batch, and of the network that learns from each
     seen = here if here.shape[0] else obs[0, :1]
     (wide,), small = learning.params
