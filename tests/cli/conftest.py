@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 import training
 
-TRAIN = ("test_train.py", "test_live.py", "test_refused.py", "test_explain.py")
+TRAIN = ("test_train.py", "test_live.py", "test_refused.py", "test_explain.py", "test_doctor.py")
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""The command line: list, run, plot, check, solve, play, watch, demo. Every command is a record with a docstring."""
+"""The command line: list, run, plot, check, solve, …, doctor. Every command is a record with a docstring."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ import tyro
 from tyro.conf import FlagCreatePairsOff, Positional, UseAppendAction, arg, subcommand
 
 from highway_rl.cli.console import one_line, progress, short, table
+from highway_rl.cli.doctor import Doctor
 from highway_rl.cli.experiments import Check, Plot, Run
 from highway_rl.cli.explain import Explain
 from highway_rl.cli.games import Play, Watch
@@ -143,6 +144,7 @@ Command = (
     | Annotated[Play, subcommand("play")]
     | Annotated[Watch, subcommand("watch")]
     | Annotated[Demo, subcommand("demo")]
+    | Annotated[Doctor, subcommand("doctor")]
 )
 
 
