@@ -63,7 +63,7 @@ BAD = [
     (["train", "latte"], "did you mean 'late'"),
     (["train", "taxi"], "model to solve"),
     (["train", "Pendulum-v1"], "Pendulum-v1 has actions Box(-2.0, 2.0, (1,), float32)"),
-    (["train", "CartPole-v1"], "CartPole-v1 steps outside JAX"),
+    (["train", "CartPole-v1", "--set", "wind=3"], "CartPole-v1 cannot be made, TypeError says"),
     (["train", "late", "--set", "length=1"], "length=1: give a whole number"),
     (["train", "late", "--set", "colour=red"], "no option 'colour'"),
     (["train", "late", "--set", "trap=maybe"], "trap='maybe': give True or False"),

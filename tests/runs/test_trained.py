@@ -12,7 +12,7 @@ from training import CONFIG, COUNTED, after, same
 import highway_rl
 from highway_rl import runs
 from highway_rl.envs import make_env
-from highway_rl.runs import trained as module
+from highway_rl.runs import agents as module
 
 
 @pytest.fixture

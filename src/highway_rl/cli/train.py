@@ -18,9 +18,11 @@ Words = tuple[str, ...]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Train:
-    """Train deep agents on a game or task: all algorithms and seeds side by side, in as few programs as can be.
+    """Train deep agents on a game, a task or any Gymnasium environment: all algorithms and seeds side by side.
 
     highway-rl train key-door --algo dqn --algo soft-highway-dqn --seeds 3
+
+    highway-rl train CartPole-v1 --delay end --setting num_envs=8 --target-score 475
 
     highway-rl train minatar/breakout --delay end --algo soft-highway-dqn --seeds 10 --steps 5e6
 
@@ -28,7 +30,8 @@ class Train:
     """
 
     task: Annotated[Positional[str], arg(metavar="TASK")]
-    """A game or task, as `highway-rl list` shows them, or module:name of an Env of your own."""
+    """A game or task, as `highway-rl list` shows them, an id of Gymnasium such as CartPole-v1, or module:name of an
+    environment of your own: an Env, a gymnasium.Env class, or a function that makes one."""
     algo: Annotated[Words, arg(metavar="NAME[:OPTION=VALUE,…]"), UseAppendAction] = ()
     """dqn, double-dqn, maxmin-dqn, n-step-dqn, lambda-dqn, watkins-dqn, tree-backup-dqn, retrace, n-step-highway-dqn,
     soft-highway-dqn (the default), an ablation (highway-gate-0, highway-gate-3, highway-mean-gate), or module:name of
@@ -64,6 +67,8 @@ class Train:
     """Leave the replay store out of checkpoints: smaller, but a resumed run has to fill it again."""
     episodes: int = 100
     """Test episodes of each run at the end, greedy and as many at the training ε."""
+    target_score: float | None = None
+    """End where every run has scored so much on average of its last 100 training episodes."""
     json: bool = False
     """Print the result as JSON."""
     debug: bool = False
@@ -90,7 +95,7 @@ class Train:
             save_store=not self.no_store,
             episodes=self.episodes,
         )
-        go(config, self.out, in_json=self.json, resume=False)
+        go(config, self.out, in_json=self.json, resume=False, target=self.target_score)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -143,14 +148,16 @@ class Evaluate:
         _show({"step": step, "of": s.steps, "scores": rows}, self.json)
 
 
-def go(config: Any, out: Path, *, in_json: bool, resume: bool) -> None:
+def go(config: Any, out: Path, *, in_json: bool, resume: bool, target: float | None = None) -> None:
     """Trains, shows, draws; says how to go on where it was stopped."""
     from highway_rl import runs
     from highway_rl.cli.live import bar, signals, warnings_as_lines
     from highway_rl.records.curves import draw
 
     with warnings_as_lines(), bar(config) as live, signals(live, out) as caught:
-        trained = runs.fit(config, out, report=live.report, should_stop=lambda: bool(caught), resume=resume)
+        until = [] if target is None else [runs.TargetScore(target)]
+        options: Any = {"should_stop": lambda: bool(caught), "resume": resume, "callbacks": until}
+        trained = runs.fit(config, out, report=live.report, **options)
     result = {"folder": str(out), "step": trained.step, "of": trained.setup.steps, "stopped": trained.stopped}
     _show(result | {"scores": trained.scores}, in_json)
     figure = None

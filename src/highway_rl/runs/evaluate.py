@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -16,7 +17,8 @@ from highway_rl import checks
 from highway_rl.data.codec import codec
 from highway_rl.deep import dqn
 from highway_rl.deep.dqn import DQN
-from highway_rl.deep.evaluation import Played, play, play_outside, summary
+from highway_rl.deep.evaluation import Played, by_algo, play, play_outside, summary
+from highway_rl.records.rows import write_text
 from highway_rl.runs.config import Setup
 from highway_rl.runs.programs import Program
 from highway_rl.types import Env, HostEnv, Spec
@@ -80,6 +82,13 @@ def outside(agent: DQN, spec: Spec) -> Any:
         return dqn.best(dqn.q_values(agent, spec, params, jax.vmap(decode)(here)))
 
     return jax.jit(jax.vmap(best))
+
+
+def write_result(out: Path, s: Setup, step: int, stopped: list[dict[str, Any]], rows: list[dict[str, Any]]) -> None:
+    """`evaluation.json` of a training folder."""
+    result = {"step": step, "of": s.steps, "stopped": stopped, "scores": rows}
+    result |= {"by_algo": by_algo(rows), "by_algo_training_epsilon": by_algo(rows, greedy=False)}
+    write_text(out / "evaluation.json", as_json(result) + "\n")
 
 
 def as_json(value: Any) -> str:

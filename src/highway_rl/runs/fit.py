@@ -7,54 +7,28 @@ import math
 import shutil
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from highway_rl.deep import host, loop
-from highway_rl.deep.evaluation import by_algo
-from highway_rl.records.rows import write_text
 from highway_rl.runs import checkpoint, folder
+from highway_rl.runs.callbacks import Callback, Told
 from highway_rl.runs.config import Config, Setup, setup
 from highway_rl.runs.estimate import warn_short
-from highway_rl.runs.evaluate import as_json, evaluate
+from highway_rl.runs.evaluate import evaluate, write_result
 from highway_rl.runs.metrics import Metrics, lost, rows_of
 from highway_rl.runs.outcome import News, broken_at, check_origin, saved, stopped_run
 from highway_rl.runs.programs import Program
+from highway_rl.runs.standing import Standing, Trained, onward_from
 from highway_rl.types import NEVER
 
 Report = Callable[[News], None]
 """Hears what happens: {"phase": …} when something long begins, {"step": …, "rows": …}, {"stopped": …}."""
-
-
-class Trained(NamedTuple):
-    """What training leaves: the networks of each program's runs, what went wrong, the scores, and the state of the
-    program that ran last. `step` is how far that one came; `finished`: all have come to their end."""
-
-    setup: Setup
-    params: list[Any]
-    step: int
-    finished: bool
-    stopped: list[News]
-    scores: list[News]
-    last: loop.Run | None
-    folder: Path | None
-
-
-class _Standing(NamedTuple):
-    """How far the runs of a program have come: periods done, the period to learn from, periods not yet reported, broken
-    runs, what was seen last of each run."""
-
-    period: int
-    learn_from: int
-    run: loop.Run
-    pending: list[loop.Curve]
-    stopped: list[News]
-    seen: list[dict[str, float]]
 
 
 def fit(
@@ -64,40 +38,41 @@ def fit(
     report: Report = lambda news: None,
     should_stop: Callable[[], bool] = lambda: False,
     resume: bool = False,
+    callbacks: Iterable[Callback] = (),
+    onward: Trained | None = None,
 ) -> Trained:
     """Trains, reporting and saving as it goes, and evaluates; nothing is written before all is checked and the first
     program compiled.
 
     `resume` goes on from the newest sound checkpoint in `out`, or begins again where there is none; the config must be
     the folder's own, but for the number of steps. `should_stop` is asked after every period; on yes the state is saved
-    and what there is returned. A run whose loss or reward is no longer a number stops; the others go on.
+    and what there is returned. A run whose loss or reward is no longer a number stops; the others go on. A callback
+    that has heard enough ends the program under way. `onward` goes on from what was trained before, without a folder.
     """
     if resume and out is None:
         raise ValueError("out is None: give the folder of the run to resume")
-    out = None if out is None else Path(out)
+    out, told = None if out is None else Path(out), Told(report, callbacks)
     s = setup(config, to_train=True)
     to_write = out is not None and folder.check_folder(config, out, resume=resume)
-    report({"phase": "compiling"} | (s.need._asdict() if s.need is not None else {}))
+    told({"phase": "compiling"} | (s.need._asdict() if s.need is not None else {}))
     first = s.programs[0].compiled() if to_write else None  # what cannot be compiled leaves no folder behind
     with folder.locked(out) if out is not None else contextlib.nullcontext():
         if out is not None and folder.check_folder(config, out, resume=resume):  # again: time has passed
             folder.write_config(config, out)
-        return _Training(s, out, report, should_stop, resume).run(first)
+        return _Training(s, out, told, should_stop, resume).run(first, onward)
 
 
 class _Training:
     """One call of `fit`: the programs in turn, into one folder."""
 
-    def __init__(
-        self, s: Setup, out: Path | None, report: Report, should_stop: Callable[[], bool], resume: bool
-    ) -> None:
+    def __init__(self, s: Setup, out: Path | None, report: Told, should_stop: Callable[[], bool], resume: bool) -> None:
         self.s, self.out, self.report, self.should_stop, self.resume = s, out, report, should_stop, resume
         self.stopped: list[News] = []
         self.ended_at = [0] * len(s.programs)  # the period at which each program ended; 0 before it has
         self.asked = False  # to stop
         self.seen: list[dict[str, float]] = []  # of each run of the program under way, at its last report
 
-    def run(self, first: Any) -> Trained:
+    def run(self, first: Any, onward: Trained | None) -> Trained:
         """Trains every program to its end, or until somebody stops it."""
         begun = self._begun() if self.resume else []
         kept = max((facts["metrics"]["bytes"] for _, facts in begun), default=None)
@@ -106,16 +81,21 @@ class _Training:
         params, step, last = [], 0, None
         try:
             for i, program in enumerate(self.s.programs):
-                standing = self._standing(i, *begun[i]) if i < len(begun) else None
+                standing = self._standing(i, *begun[i]) if i < len(begun) else onward_from(onward, program)
                 last, step = self._program(i, standing, first if i == 0 else None)
                 params.append(jax.device_get(last.learning.params))
-                ended = step >= program.schedule.steps or self._all_broken(program)
+                ended = step >= program.schedule.steps or self._all_broken(program) or self.report.enough
+                self.report.enough = False
                 if not ended or (self.asked and program is not self.s.programs[-1]):
                     return Trained(self.s, params, step, False, self.stopped, [], last, self.out)
         finally:
             self.metrics.close()
         self.report({"phase": "evaluating"})
-        return self._evaluated(Trained(self.s, params, step, True, self.stopped, [], last, self.out))
+        broken = {x["run"]: x["step"] for x in self.stopped}
+        rows = evaluate(self.s, params, episodes=self.s.config.episodes, broken=broken)
+        if self.out is not None:
+            write_result(self.out, self.s, step, self.stopped, rows)
+        return Trained(self.s, params, step, True, self.stopped, rows, last, self.out)
 
     def _begun(self) -> list[tuple[Path, dict[str, Any]]]:
         """The checkpoint to go on from, and its facts, of each program that has begun.
@@ -143,21 +123,12 @@ class _Training:
     def _all_broken(self, program: Program) -> bool:
         return {x["run"] for x in self.stopped} >= set(program.numbers)
 
-    def _evaluated(self, trained: Trained) -> Trained:
-        broken = {x["run"]: x["step"] for x in self.stopped}
-        rows = evaluate(self.s, trained.params, episodes=self.s.config.episodes, broken=broken)
-        if self.out is not None:
-            result = {"step": trained.step, "of": self.s.steps, "stopped": trained.stopped, "scores": rows}
-            result |= {"by_algo": by_algo(rows), "by_algo_training_epsilon": by_algo(rows, greedy=False)}
-            write_text(self.out / "evaluation.json", as_json(result) + "\n")
-        return trained._replace(scores=rows)
-
-    def _program(self, number: int, standing: _Standing | None, go: Any) -> tuple[loop.Run, int]:
+    def _program(self, number: int, standing: Standing | None, go: Any) -> tuple[loop.Run, int]:
         """One program, from where it stands, to its end or a stop; returns its state and step."""
         s, program = self.s, self.s.programs[number]
         periods, refresh = program.schedule.periods, program.schedule.refresh
         nothing: list[dict[str, float]] = [{} for _ in program.labels]
-        period, learn_from, run, pending, stopped, self.seen = standing or _Standing(
+        period, learn_from, run, pending, stopped, self.seen = standing or Standing(
             0, 0, program.start()(), [], [], nothing
         )
         self.stopped += stopped
@@ -210,6 +181,7 @@ class _Training:
                 save()
             if self.should_stop():
                 self.asked = True
+            if self.asked or self.report.enough:
                 break
         save()
         if isinstance(go, host.HostLoop):
@@ -281,7 +253,7 @@ class _Training:
         check_origin(facts, self.s.config, out)
         return path, facts
 
-    def _standing(self, number: int, path: Path, facts: dict[str, Any]) -> _Standing:
+    def _standing(self, number: int, path: Path, facts: dict[str, Any]) -> Standing:
         """Where a checkpoint stands. Who is broken the state says, and with what diagnostics the facts."""
         program, config = self.s.programs[number], self.s.config
         run: loop.Run = checkpoint.load(path, saved(config, program.shapes()))
@@ -293,7 +265,7 @@ class _Training:
         stopped = [x | {"checkpoint": self._witness(number, x["step"])} for x in stopped]
         seen = facts.get("seen") or [{} for _ in program.labels]  # not in checkpoints of older versions
         if config.save_store:
-            return _Standing(period, 0, run, pending, stopped, seen)
+            return Standing(period, 0, run, pending, stopped, seen)
         store = jax.vmap(lambda obs: loop.new_store(self.s.env.spec, program.schedule, obs))(run.env.obs)
         learn_from = period + math.ceil(program.schedule.start / program.schedule.refresh)
-        return _Standing(period, learn_from, run._replace(store=store), pending, stopped, seen)
+        return Standing(period, learn_from, run._replace(store=store), pending, stopped, seen)

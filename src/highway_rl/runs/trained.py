@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,13 +18,13 @@ from highway_rl.deep.dqn import DQN
 from highway_rl.deep.evaluation import Played, play, play_outside, summary
 from highway_rl.envs.host import Own
 from highway_rl.envs.registry import make_env
-from highway_rl.runs import agent_file, checkpoint, folder
-from highway_rl.runs.config import Config, Setup, setup
+from highway_rl.runs import agent_file
+from highway_rl.runs.config import Config
 from highway_rl.runs.episode import Episode, as_episode, play_episode
 from highway_rl.runs.evaluate import outside
 from highway_rl.runs.explain import Explained, explained, teller
-from highway_rl.runs.fit import Trained, fit
-from highway_rl.runs.outcome import News, broken_at, check_origin, measured, saved, score, tested
+from highway_rl.runs.fit import fit
+from highway_rl.runs.standing import Trained
 from highway_rl.types import Env, HostEnv, Spec
 
 
@@ -43,7 +44,9 @@ class TrainedAgent:
         step: int,
         score: Any,
         metrics: dict[str, Any] | None = None,
+        trained: Trained | None = None,
     ) -> None:
+        self._trained = trained
         self.config, self.spec, self.agent, self.params = config, spec, agent, params
         self.label, self.seed, self.step, self.score, self.metrics = label, seed, step, score, metrics or {}
 
@@ -94,6 +97,26 @@ class TrainedAgent:
             chance = rng.integers(self.spec.num_actions, size=best.shape)
             best = np.where(rng.random(best.shape) < epsilon, chance, best)
         return int(best[0]) if single else best
+
+    def learn(self, more_steps: int, *, report: Any = lambda news: None, callbacks: Any = ()) -> TrainedAgent:
+        """Trains this agent, and the others it was trained with, for so many steps more; returns itself, improved."""
+        more = checks.whole("more_steps", more_steps, 1)
+        if self._trained is None:
+            raise ValueError(
+                f"{self.label} seed {self.seed} came without its store: train it with out=FOLDER and load that folder"
+            )
+        again = self._trained
+        if len(again.setup.programs) > 1 and again.folder is None:
+            raise ValueError("these runs are in several programs: train them with out=FOLDER to go on with all")
+        steps = again.setup.programs[0].schedule
+        wanted = -(-(self.step + more) // steps.refresh) * steps.refresh
+        config = dataclasses.replace(self.config, steps=wanted)
+        onward: Any = {"onward": again} if again.folder is None else {"out": again.folder, "resume": True}
+        from highway_rl.runs.agents import best
+
+        found = best(fit(config, report=report, callbacks=callbacks, **onward), (self.label, self.seed))
+        self.__dict__ = found.__dict__
+        return self
 
     def evaluate(
         self,
@@ -187,102 +210,3 @@ class TrainedAgent:
 
 def _shapes(spec: Spec) -> tuple[str, int]:
     return ", ".join(f"{x.dtype}{list(x.shape)}" for x in jax.tree.leaves(spec.observation)), spec.num_actions
-
-
-def train(
-    task: Any,
-    algo: str | tuple[str, ...] = "soft-highway-dqn",
-    *,
-    steps: int | None = None,
-    seeds: int = 1,
-    seed: int = 0,
-    episodes: int = 100,
-    out: Path | str | None = None,
-    preset: str | None = None,
-    env: dict[str, Any] | None = None,
-    report: Any = lambda news: None,
-    **settings: Any,
-) -> TrainedAgent:
-    """Trains on a named task (or an `Env`) and returns the best agent by its greedy test episodes.
-
-    `settings` are the agent's and the schedule's (learning_rate, k, refresh, …), `env` the environment's options.
-    With `out` everything is kept in that folder, where `highway_rl.load(out)` finds the agents again.
-    """
-    algos = (algo,) if isinstance(algo, str) else algo
-    options: dict[str, Any] = {"seeds": seeds, "seed": seed, "steps": steps, "preset": preset, "episodes": episodes}
-    config = Config(task, algos, env=env or {}, settings=settings, **options)
-    return best(fit(config, out, report=report))
-
-
-def best(trained: Trained, run: Any = None) -> TrainedAgent:
-    """An agent of what was just trained: the one asked for, or the best."""
-    return _pick(trained.setup, trained.params, trained.step, tested(trained.scores), run)
-
-
-def load(path: Path | str, run: Any = None) -> TrainedAgent:
-    """The agent in a file that `agent.save` wrote, or in a training folder; of several the best by its greedy test
-    episodes, or the one `run` names: its number, its text such as "dqn:k=2" (the best seed of it), or (text, seed)."""
-    path = Path(path)
-    if not path.exists():
-        raise ValueError(f"{path} is not there: give a file that agent.save wrote, or a training folder")
-    if path.is_file():
-        if run is not None:
-            raise checks.refusal("run", run, f"None: {path} holds one agent")
-        return TrainedAgent(*agent_file.read(path))
-    s, params, step, _ = load_all(path)
-    return _pick(s, params, step, measured(path), run)
-
-
-def load_all(out: Path) -> tuple[Setup, list[PyTree], int, dict[int, int]]:
-    """The newest sound networks of every program in a folder (None where one has not come to its first checkpoint), how
-    far those that have begun have come, and which runs broke when."""
-    config = folder.read_config(out)
-    s = setup(config)
-    params: list[PyTree] = []
-    steps = []
-    broken: dict[int, int] = {}
-    for number, program in enumerate(s.programs):
-        kept = out / "checkpoints" / f"program_{number}"
-        if number and not checkpoint.steps(kept):
-            params.append(None)
-            continue
-        try:
-            where, facts = checkpoint.latest(kept)
-        except checkpoint.Missing as error:
-            raise ValueError(f"{error}: train it with `highway-rl resume {out}`") from None
-        check_origin(facts, config, out)
-        run = checkpoint.load(where, saved(config, program.shapes()))
-        params.append(run.learning.params)
-        steps.append(int(facts["period"]) * program.schedule.refresh)
-        broken |= {program.numbers[i]: at for i, at in enumerate(broken_at(run)) if at is not None}
-    return s, params, min(steps), broken
-
-
-def _pick(s: Setup, params: list[PyTree], step: int, found: dict[tuple[str, int], News], run: Any) -> TrainedAgent:
-    measures = [found.get(label, {}) for label in s.labels]  # of what has not begun there are none
-    scores = [score(one) for one in measures]
-    chosen = _number(s, scores, run)
-    which, program = next((j, p) for j, p in enumerate(s.programs) if chosen in p.numbers)
-    i = program.numbers.index(chosen)
-    if params[which] is None:
-        raise ValueError(f"{s.labels[chosen]} has no checkpoint yet: wait for it, or give another run")
-    mine = jax.tree.map(lambda x: jnp.asarray(x[i]), params[which])
-    own = {place: values[i] for place, values in program.own.items()}
-    run_of = (*s.labels[chosen], step, scores[chosen], measures[chosen])
-    return TrainedAgent(s.config, s.env.spec, program.one(own), mine, *run_of)
-
-
-def _number(s: Setup, scores: list[float | None], run: Any) -> int:
-    """The number of the run that is meant."""
-    if isinstance(run, int | np.integer) and not isinstance(run, bool):
-        return checks.whole("run", run, 0, len(s.labels) - 1)
-    if isinstance(run, tuple | list):
-        run = tuple(run)
-        if run not in s.labels:
-            raise checks.refusal("run", run, f"one of {', '.join(map(str, s.labels))}")
-        return s.labels.index(run)
-    numbers = [i for i, (label, _) in enumerate(s.labels) if run is None or label == run]
-    if not numbers:
-        raise checks.unknown("run", run, dict.fromkeys(label for label, _ in s.labels))
-    known = {i: score for i in numbers if (score := scores[i]) is not None and not np.isnan(score)}
-    return max(numbers, key=lambda i: (known.get(i, -np.inf), -i))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
 import importlib
 import importlib.util
@@ -45,10 +46,12 @@ def known(name: str) -> bool:
     try:
         gymnasium.spec(name)
     except gymnasium.error.DeprecatedEnv as error:
-        raise ValueError(f"{checks.one_line(error)}: give the new name") from None
+        raise ValueError(f"{checks.one_line(error).rstrip('.')}: give the new name") from None
     except gymnasium.error.VersionNotFound as error:
-        raise ValueError(f"{checks.one_line(error)}: give one of these") from None
+        raise ValueError(f"{checks.one_line(error).rstrip('.')}: give one of these") from None
     except (gymnasium.error.Error, ImportError):
+        if name[:1].isupper() and difflib.get_close_matches(name, gymnasium.registry, 1):
+            raise checks.unknown("environment", name, gymnasium.registry) from None
         return False
     return True
 
@@ -100,11 +103,22 @@ def host_env(
     seconds has failed. The other options are the constructor's.
     """
     checks.between("timeout", timeout, 0)
+    if "num_envs" in options:
+        raise ValueError(
+            "num_envs is a setting of the run, not an option of the environment: give --setting num_envs=8, or"
+            " train(…, num_envs=8)"
+        )
     if workers is not None:
         checks.choice("workers", workers, FORMS)
     if delay is not None:
         check_delay(delay, feature, width)
     make, many = _makers(made_by, name, workers == "vector", options)
+    if workers is not None and not isinstance(made_by, str) and (many is not None) != (workers == "vector"):
+        raise ValueError(
+            f"{name} makes a vector of environments, which steps as it likes: leave workers={workers!r} out"
+            if many is not None
+            else f"{name} makes one environment at a time: give workers 'sync' or 'async', or a function with num_envs"
+        )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # Gymnasium's own checks: what matters is checked at every step
         one = _tried(name, (lambda: many(1)) if many else make)
@@ -136,6 +150,11 @@ def host_env(
         return worlds if delay is None else Late(worlds, delay, feature, width, seeds[-1])
 
     def alone() -> Any:
+        if many and delay is not None:
+            raise ValueError(
+                f"{name} makes vectors, and DelayReward takes one environment at a time: make one of yours, and put"
+                " highway_rl.integrations.gymnasium.DelayReward around it"
+            )
         made = many(1) if many else make()
         return made if delay is None else DelayReward(made, delay, feature=feature, width=width)  # type: ignore[arg-type]
 
@@ -177,11 +196,19 @@ def _tried(name: str, make: Callable[[], Any]) -> Any:
         raise ValueError(f"{name} needs more packages: install them, {checks.one_line(error)}") from None
     except ValueError:
         raise
+    except gymnasium.error.Error as error:
+        if "vector entry point" not in str(error):
+            raise _unmade(name, error) from None
+        raise ValueError(f"{name} has no vector form of its own: give workers 'sync' or 'async'") from None
     except Exception as error:
-        raise ValueError(
-            f"{name} cannot be made, {type(error).__name__} says {checks.one_line(error)}: make one by itself first, as"
-            f" in gymnasium.make({name!r})"
-        ) from None
+        raise _unmade(name, error) from None
+
+
+def _unmade(name: str, error: Exception) -> ValueError:
+    return ValueError(
+        f"{name} cannot be made, {type(error).__name__} says {checks.one_line(error)}: make one by itself first, with"
+        " the same options"
+    )
 
 
 def _spaces(one: Any, name: str) -> tuple[gymnasium.Space, gymnasium.Space]:
