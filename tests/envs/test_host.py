@@ -253,7 +253,10 @@ def _with(action=None, observation=None):
 @pytest.mark.parametrize(
     ("name", "options", "said"),
     [
-        ("CartPol-v1", {}, "unknown environment 'CartPol-v1'"),
+        ("CartPol-v1", {}, "unknown environment 'CartPol-v1': did you mean 'CartPole-v1'"),
+        ("CartPole", {}, "unknown environment 'CartPole': did you mean 'CartPole-v"),
+        ("FrozenLake-v1", {"workers": "vector"}, "no vector form of its own: give workers 'sync' or 'async'"),
+        ("CartPole-v1", {"num_envs": 4}, "num_envs is a setting of the run.*: give --setting num_envs"),
         ("CartPole-v99", {}, "give one of these"),
         ("MountainCarContinuous-v0", {}, "give it Discrete actions"),
         ("CartPole-v1", {"wind": 3}, "cannot be made, TypeError says .*wind"),
@@ -265,6 +268,17 @@ def _with(action=None, observation=None):
 def test_a_newcomers_mistakes_are_answered(name, options, said):
     with pytest.raises(ValueError, match=said):
         make_env(name, **options)
+
+
+def test_a_form_that_a_task_does_not_have_is_refused():
+    with pytest.raises(ValueError, match="one environment at a time: give workers 'sync' or 'async'"):
+        host_env(Clock, "clock", workers="vector")
+    vector = in_mode(AutoresetMode.NEXT_STEP)
+    with pytest.raises(ValueError, match=r"a vector of environments.*: leave workers='async' out"):
+        host_env(vector, "clocks", workers="async")
+    assert host_env(vector, "clocks", workers="vector").one().num_envs == 1
+    with pytest.raises(ValueError, match=r"clocks makes vectors.*: make one of yours"):
+        host_env(vector, "clocks", delay="end").one()
 
 
 @pytest.mark.parametrize(("name", "package"), [("ALE/Pong-v5", "ale-py"), ("MiniGrid-Empty-5x5-v0", "minigrid")])
