@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 HURRY = "--xla_backend_optimization_level=1"
-if version("jaxlib").startswith("0.10."):  # XLA refuses flags it does not know, and this one may not stay
-    HURRY += " --xla_cpu_use_fusion_emitters=false"
+if version("jaxlib").startswith("0.10."):  # XLA refuses flags it does not know, and these may not stay
+    HURRY += " --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
 os.environ.setdefault("XLA_FLAGS", HURRY)
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ:  # pytest's workers find it there
     KEPT = tempfile.TemporaryDirectory(prefix="highway-rl-tests-")
@@ -53,14 +53,19 @@ def _under(request: pytest.FixtureRequest, places: tuple[str, ...]) -> bool:
 
 @pytest.fixture(scope="module", autouse=True)
 def _hurry(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Most tests compile long and run shortly; those of deep agents marked `learns` run long."""
+    """Most tests compile long and run shortly; those of deep agents marked `learns` run long, and so do full ones."""
     if not _under(request, HURRIED):
         yield
         return
-    os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    del os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"]
+    from highway_rl.tabular.loop import COMPILER  # not above: pytest has to see packages before they are imported
+
+    level = "xla_backend_optimization_level"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+        if "full" not in (request.config.option.markexpr or ""):
+            patch.setitem(COMPILER, level, 0)
+        jax.config.update("jax_disable_most_optimizations", True)
+        yield
     jax.config.update("jax_disable_most_optimizations", False)
 
 
