@@ -1,20 +1,34 @@
 """Every experiment at smoke scale: schema, provenance, figures from rows alone, and the exact numbers of Fig. 1."""
 
+import functools
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import training
 
 from highway_rl.experiments import base, claims, example_mdp, multi_room
 
 NAMES = [name for name, one in base.experiments().items() if one.stages is None]
 
 
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """The file of an experiment, which is run when it is first asked for."""
+
+    @functools.cache
+    def once(name):
+        with pytest.MonkeyPatch.context() as patch:
+            training.shortly(patch)
+            return base.run(base.find(name), "smoke", 0, tmp_path_factory.mktemp(name))
+
+    return once
+
+
 @pytest.fixture(scope="module", params=NAMES)
-def stored(request, tmp_path_factory):
-    experiment = base.find(request.param)
-    return experiment, base.run(experiment, "smoke", 0, tmp_path_factory.mktemp(request.param))
+def stored(request, run):
+    return base.find(request.param), run(request.param)
 
 
 def test_rows_carry_their_provenance(stored):
@@ -39,18 +53,20 @@ def test_each_claim_gets_a_verdict(stored):
         assert claim["value"]
 
 
+def timeless(path):
+    """The rows of a file in their order, without what no two runs have in common."""
+    return [{k: v for k, v in row.items() if k not in ("seconds", "date")} for row in base.read_rows(path)[0]]
+
+
 QUICK = {"example-mdp", "multi-room"}  # the others take half a minute each
 
 
 @pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.full) for n in NAMES])
-def test_the_same_seed_gives_the_same_rows(name, tmp_path):
-    experiment = base.find(name)
-    path = base.run(experiment, "smoke", 0, tmp_path / "before")
+def test_the_same_seed_gives_the_same_rows(name, run, tmp_path, monkeypatch):
+    experiment, path = base.find(name), run(name)
+    training.shortly(monkeypatch)
     again = base.run(experiment, "smoke", 0, tmp_path)
-    drop = {"seconds", "date"}
-    found = [experiment.stored(p.parent) for p in (path, again)]
-    clean = [[{k: v for k, v in row.items() if k not in drop} for row in rows] for rows in found]
-    assert clean[0] == clean[1]
+    assert timeless(again) == timeless(path)
 
 
 def counted(ran, fail_at=None):
@@ -88,21 +104,20 @@ def test_a_run_cut_short_is_taken_up_where_it_ended(tmp_path, monkeypatch):
     assert [p.name for p in tmp_path.iterdir()] == ["counted.csv"]
 
 
-def test_workers_give_the_same_rows_in_the_same_order(tmp_path):
-    experiment = base.find("example-mdp")
-    one, two = (base.run(experiment, "smoke", 0, tmp_path / str(n), workers=n) for n in (1, 2))
-    assert one.read_text().splitlines()[1:] == two.read_text().splitlines()[1:]
+def test_workers_give_the_same_rows_in_the_same_order(run, tmp_path):
+    one, two = run("multi-room"), base.run(base.find("multi-room"), "smoke", 0, tmp_path, workers=2)
+    assert timeless(one) == timeless(two)
     assert base.read_rows(two)[1]["workers"] == 2
 
 
 def test_rows_without_the_console_packages(tmp_path):
     """`python -m highway_rl.experiments` needs neither tyro nor rich nor gymnasium."""
     hide = "import sys; sys.modules.update(dict.fromkeys(('tyro', 'rich', 'gymnasium')))"
-    arguments = f"sys.argv[1:] = ['example-mdp', '--scale', 'smoke', '--out', {str(tmp_path)!r}]"
+    arguments = f"sys.argv[1:] = ['multi-room', '--scale', 'smoke', '--out', {str(tmp_path)!r}]"
     code = f"{hide}; {arguments}; import runpy; runpy.run_module('highway_rl.experiments', run_name='__main__')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert base.read_rows(tmp_path / "example-mdp.csv")[0]
+    assert base.read_rows(tmp_path / "multi-room.csv")[0]
 
 
 def test_every_claim_of_the_paper_is_listed_once():

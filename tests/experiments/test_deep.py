@@ -1,6 +1,7 @@
 """Every experiment that trains networks, at smoke scale: rows with their provenance, figures, tables and verdicts."""
 
 import pytest
+import training
 
 from highway_rl.experiments import base, claims, queue
 
@@ -9,8 +10,10 @@ from highway_rl.experiments import base, claims, queue
 def out(tmp_path_factory):
     """One folder for all of them: what one has run, the others have, too."""
     folder = tmp_path_factory.mktemp("deep")
-    assert queue.work(queue.deep(), "smoke", 0, folder)
-    return folder
+    with pytest.MonkeyPatch.context() as patch:
+        training.shortly(patch)
+        assert queue.work(queue.deep(), "smoke", 0, folder)
+        yield folder
 
 
 @pytest.fixture(params=[experiment.name for experiment in queue.deep()])

@@ -17,6 +17,8 @@ from highway_rl import runs
 from highway_rl.deep import dqn, loop
 from highway_rl.deep.diagnostics import Seen
 from highway_rl.deep.dqn import Learning
+from highway_rl.experiments import ablation, late_tasks, main
+from highway_rl.runs.presets import PRESETS
 from highway_rl.types import NEVER
 
 SMALL = {"capacity": 500, "start": 100, "refresh": 100, "network": "mlp"}
@@ -95,6 +97,17 @@ def until(step: int) -> list[int]:
 def strictly(text: str) -> Any:
     """JSON as the standard has it: no NaN."""
     return json.loads(text, parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))
+
+
+def shortly(patch: pytest.MonkeyPatch) -> None:
+    """The smoke scale of experiments that train, in the same programs but with shorter periods and smaller stores."""
+    steps, shape = 300, {"refresh": 100, "start": 100, "capacity": 1_000}
+    for preset in ("general", "paper"):
+        patch.setitem(PRESETS, preset, PRESETS[preset] | shape)
+    size = main.SIZES["smoke"]
+    patch.setitem(main.SIZES, "smoke", size._replace(steps=dict.fromkeys(size.steps, steps)))
+    patch.setitem(ablation.SIZES, "smoke", ablation.SIZES["smoke"]._replace(steps=steps))
+    patch.setitem(late_tasks.STEPS, "smoke", steps)
 
 
 def counting(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[int, int], int]:
