@@ -70,7 +70,9 @@ def read_metrics(folder: Path) -> Rows:
 
 def select(rows: Rows, **where: Any) -> Rows:
     """The rows that have all these values."""
-    return [row for row in rows if all(row.get(name) == value for name, value in where.items())]
+    for name, value in where.items():
+        rows = [row for row in rows if row.get(name) == value]
+    return rows
 
 
 def write_text(path: Path, text: str) -> None:
