@@ -174,7 +174,7 @@ def test_names_are_words_of_their_own():
 
 def test_what_is_registered_is_what_it_should_be():
     for register, says in (
-        (register_env, "give an Env, or a function"),
+        (register_env, "give an Env, a gymnasium.Env class, or a function"),
         (register_algorithm, "give a TargetRule, or a function"),
     ):
         with pytest.raises(ValueError, match=says):

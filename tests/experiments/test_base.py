@@ -111,8 +111,8 @@ def test_workers_give_the_same_rows_in_the_same_order(run, tmp_path):
 
 
 def test_rows_without_the_console_packages(tmp_path):
-    """`python -m highway_rl.experiments` needs neither tyro nor rich nor gymnasium."""
-    hide = "import sys; sys.modules.update(dict.fromkeys(('tyro', 'rich', 'gymnasium')))"
+    """`python -m highway_rl.experiments` needs neither tyro nor rich nor gymnasium nor safetensors."""
+    hide = "import sys; sys.modules.update(dict.fromkeys(('tyro', 'rich', 'gymnasium', 'safetensors')))"
     arguments = f"sys.argv[1:] = ['multi-room', '--scale', 'smoke', '--out', {str(tmp_path)!r}]"
     code = f"{hide}; {arguments}; import runpy; runpy.run_module('highway_rl.experiments', run_name='__main__')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -30,6 +30,7 @@ def n_step_returns(
     """Gⁿₜ = rₜ + γₜrₜ₊₁ + … + γₜ⋯γₜ₊ₙ₋₁ V(sₜ₊ₙ), for each depth.
 
     depths = (1,) → the 1-step target; (TO_END,) → Monte Carlo. Paper: the bracket in Eqs. 3, 8, 20.
+    >>> import numpy as np
     >>> one, end = np.zeros(3, bool), np.array([False, False, True])
     >>> n_step_returns(np.array([0.0, 0, 1]), np.array([0.5, 0.5, 0]), np.array([8.0, 4, 0]), end, (1, 2, 9)).tolist()
     [[4.0, 1.0, 0.25], [2.0, 0.5, 0.5], [1.0, 1.0, 1.0]]
@@ -50,6 +51,7 @@ def returns_from_start(
         Gⁿₜ = G^∞ₜ + γⁿ (V(sₜ₊ₙ) − G^∞ₜ₊ₙ)
 
     `discount` is γⁿ, and 0 at depths that reach or pass the end. One subtraction per depth instead of a sum.
+    >>> import numpy as np
     >>> later, value, discount = np.array([0.5, 1, 0]), np.array([8.0, 4, 0]), np.array([0.5, 0.25, 0])
     >>> returns_from_start(np.array(0.25), later, value, discount).tolist()
     [4.0, 1.0, 0.25]

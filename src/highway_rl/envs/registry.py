@@ -12,7 +12,6 @@ import numpy as np
 
 from highway_rl import checks
 from highway_rl.envs import minatar
-from highway_rl.envs.host import host_env, known, maker
 from highway_rl.envs.models.example import example_mdp
 from highway_rl.envs.models.generators import chain, garnet, inventory, maze, queue
 from highway_rl.envs.models.multiroom import multi_room
@@ -133,6 +132,8 @@ def make_env(name: str, **options: Any) -> Env | HostEnv:
     if isinstance(late.get("delay"), list | tuple):  # first and last number of steps, as a file can hold them
         late["delay"] = range(late["delay"][0], late["delay"][1] + 1)
     if (outside := _outside(name, options)) is not None:
+        from highway_rl.envs.host import host_env
+
         return host_env(outside, name, **options, **late)
     env = _undelayed(name, **options)
     if late.get("delay") is None:
@@ -149,6 +150,10 @@ def make_env(name: str, **options: Any) -> Env | HostEnv:
 def _outside(name: Any, options: dict[str, Any]) -> Any:
     """What makes the named environment, if it steps outside JAX: an id of Gymnasium, a class, a function."""
     if name in MODELS or name in TOY_TEXT or (name in ENVS and name not in ENVS.added):
+        return None
+    try:
+        from highway_rl.envs.host import known, maker
+    except ImportError:  # no Gymnasium here
         return None
     if name not in ENVS and not _names_attribute(name):
         return name if known(str(name)) else None

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import PyTree
 
 from highway_rl import checks
-from highway_rl.runs import agent_file, checkpoint, folder
+from highway_rl.runs import checkpoint, folder
 from highway_rl.runs.callbacks import TargetScore
 from highway_rl.runs.config import Config, Setup, setup
 from highway_rl.runs.fit import fit
@@ -67,6 +67,8 @@ def load(path: Path | str, run: Any = None) -> TrainedAgent:
     if path.is_file():
         if run is not None:
             raise checks.refusal("run", run, f"None: {path} holds one agent")
+        from highway_rl.runs import agent_file
+
         return TrainedAgent(*agent_file.read(path))
     s, params, step, _ = load_all(path)
     found = _pick(s, params, step, measured(path), run)

@@ -10,7 +10,6 @@ import functools
 import itertools
 from typing import Any, NamedTuple
 
-import gymnasium
 import numpy as np
 
 from highway_rl import checks, registry
@@ -77,16 +76,9 @@ _GIVEN: dict[str, Any] = {}
 
 def _named(env: Any) -> str:
     """The name of an environment that came as an object: its own, with a number where another thing has that."""
-    if isinstance(env, gymnasium.Env) and env.spec is not None:
-        if not env.spec.kwargs:
-            return env.spec.id
-        spec, env = env.spec, functools.partial(gymnasium.make, env.spec)
-        env.__name__ = spec.id
-    if isinstance(env, gymnasium.Env | gymnasium.vector.VectorEnv) or not (isinstance(env, Env) or callable(env)):
-        raise ValueError(
-            f"task is a {type(env).__name__}: give a name, module:name, a gymnasium.Env class, a function that makes an"
-            " environment, or an Env(spec, reset, step) of highway_rl"
-        )
+    env = env if isinstance(env, Env) else _maker(env)
+    if isinstance(env, str):
+        return env
     own = env.spec.name if isinstance(env, Env) else getattr(env, "__name__", type(env).__name__)
     own = "environment" if own == "<lambda>" else own
     names = (own + (f"-{i}" if i > 1 else "") for i in itertools.count(1))
@@ -96,6 +88,23 @@ def _named(env: Any) -> str:
         ENVS.added[name] = MAIN  # no import brings an object back
         _GIVEN[name] = env
     return name
+
+
+def _maker(env: Any) -> Any:
+    """What makes an environment that came as an object of Gymnasium's: its id, a function, a class."""
+    import gymnasium
+
+    if isinstance(env, gymnasium.Env) and env.spec is not None:
+        if not env.spec.kwargs:
+            return env.spec.id
+        spec, env = env.spec, functools.partial(gymnasium.make, env.spec)
+        env.__name__ = spec.id
+    if isinstance(env, gymnasium.Env | gymnasium.vector.VectorEnv) or not callable(env):
+        raise ValueError(
+            f"task is a {type(env).__name__}: give a name, module:name, a gymnasium.Env class, a function that makes an"
+            " environment, or an Env(spec, reset, step) of highway_rl"
+        )
+    return env
 
 
 def plain_value(name: str, value: Any) -> Any:

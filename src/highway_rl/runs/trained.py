@@ -16,9 +16,7 @@ from highway_rl import checks
 from highway_rl.deep import dqn
 from highway_rl.deep.dqn import DQN
 from highway_rl.deep.evaluation import Played, play, play_outside, summary
-from highway_rl.envs.host import Own
 from highway_rl.envs.registry import make_env
-from highway_rl.runs import agent_file
 from highway_rl.runs.config import Config
 from highway_rl.runs.episode import Episode, as_episode, play_episode
 from highway_rl.runs.evaluate import outside
@@ -56,6 +54,8 @@ class TrainedAgent:
 
     def save(self, path: Path | str) -> Path:
         """Writes this agent as one file, which `highway_rl.load(path)` reads, here or on another machine."""
+        from highway_rl.runs import agent_file
+
         kept = (self.config, self.spec, self.agent, self.params, self.label, self.seed, self.step, self.score)
         return agent_file.write(Path(path), agent_file.Kept(*kept, self.metrics))
 
@@ -83,8 +83,13 @@ class TrainedAgent:
         return chosen if self._own is None else self._own.actions(chosen)
 
     @cached_property
-    def _own(self) -> Own | None:
-        return None if self.spec.spaces is None else Own(self.spec.spaces)
+    def _own(self) -> Any:
+        """How its environment's own observations and actions are read and written, where they look different."""
+        if self.spec.spaces is None:
+            return None
+        from highway_rl.envs.host import Own
+
+        return Own(self.spec.spaces)
 
     def _choose(self, obs: Any, epsilon: float = 0.0, rng: np.random.Generator | None = None) -> Any:
         """`act` by the numbers of the actions."""
