@@ -155,11 +155,13 @@ def test_a_number_outside_the_space_is_said_once_and_used():
 
 
 @pytest.mark.parametrize("feature", ["count", "score", "amount"])
-@pytest.mark.parametrize("until", ["end", 2, range(1, 4)])
-def test_late_rewards_are_those_of_the_wrapper(until, feature):
+@pytest.mark.parametrize(("until", "cut"), [("end", False), ("end", True), (2, False), (2, True), (range(1, 4), False)])
+def test_late_rewards_are_those_of_the_wrapper(until, cut, feature):
     """What is paid, and what is shown of it, step by step beside the Gymnasium wrapper; draws of a range differ."""
-    worlds = host_env(lambda: Clock(length=5), "clock", delay=until, feature=feature, width=20).start(1, 0)
-    env = DelayReward(Clock(length=5), until, feature=feature, width=20)
+    made = host_env(lambda: Clock(length=5, cut=cut), "clock", delay=until, feature=feature, width=20)
+    assert made.spec.discount == 0.996
+    worlds = made.start(1, 0)
+    env = DelayReward(Clock(length=5, cut=cut), until, feature=feature, width=20)
     shown, _ = env.reset(seed=0)
     here = worlds.reset()
     total = 0.0
@@ -173,10 +175,11 @@ def test_late_rewards_are_those_of_the_wrapper(until, feature):
             shown = {"obs": here[1][0]}
             continue
         np.testing.assert_array_equal(here[0][0], shown["feature"])
-        shown, reward, terminated, *_ = env.step(5)
-        assert came.reward[0] == reward
+        shown, reward, terminated, truncated, _ = env.step(5)
+        assert (came.reward[0], came.terminated[0], came.truncated[0]) == (reward, terminated, truncated)
+        assert not (terminated and cut) or until == "end"
         np.testing.assert_array_equal(came.after[0][0], shown["feature"])
-        if terminated:
+        if terminated or truncated:
             shown, _ = env.reset()
         here = came.here
     assert total == 3 * 15

@@ -205,3 +205,17 @@ def test_with_the_count_it_does_not_where_a_reward_exceeds_one():
     small, big = (roll(delay_reward(counter(r, 3), width=8), actions)[1] for r in ([1, 0, 0], [5, 0, 0]))
     np.testing.assert_array_equal(small.obs.feature, big.obs.feature)
     assert float(small.reward[-1]) != float(big.reward[-1])
+
+
+def test_where_all_is_paid_all_ends():
+    """A truncation pays what is owed to the end, and becomes a termination: nothing may be added to it. What is paid
+    every so many steps goes on after a cut, with nothing owed."""
+    cut = time_limit(counter([1, 2, 3, 4, 5], 9), 3)
+    _, out = roll(delay_reward(cut, "end", feature="amount"), np.zeros(3, int))
+    np.testing.assert_array_equal(out.reward, [0, 0, 6])
+    np.testing.assert_array_equal(out.terminated, [0, 0, 1])
+    assert not np.any(out.truncated)
+    _, out = roll(delay_reward(cut, 2, feature="amount"), np.zeros(3, int))
+    np.testing.assert_array_equal(out.reward, [0, 3, 3])
+    np.testing.assert_array_equal(out.truncated, [0, 0, 1])
+    assert (float(out.obs.feature[-1, 0]), bool(out.terminated[-1])) == (0, False)

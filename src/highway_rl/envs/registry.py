@@ -20,7 +20,7 @@ from highway_rl.envs.probes import PROBES, featured
 from highway_rl.envs.tasks.delayed import choice, trace_back
 from highway_rl.envs.tasks.late import LATE
 from highway_rl.envs.tasks.rudder import grid_world, watch_repair
-from highway_rl.envs.wrappers import delay_reward
+from highway_rl.envs.wrappers import delay_reward, late_discount
 from highway_rl.mdp import validate
 from highway_rl.mdp.model import MDP
 from highway_rl.registry import Registry
@@ -142,9 +142,8 @@ def make_env(name: str, **options: Any) -> Env | HostEnv:
     until = late.pop("delay")
     width = late.pop("width", None) or (minatar.rules(GAMES[name]).count_width if name in GAMES else FEATURE_WIDTH)
     delayed = delay_reward(env, until, width=width, **late)
-    if name not in GAMES:
-        return delayed
-    return dataclasses.replace(delayed, spec=dataclasses.replace(delayed.spec, discount=DELAYED_DISCOUNT))
+    discount = DELAYED_DISCOUNT if name in GAMES else env.spec.discount or late_discount(env.spec.horizon)
+    return dataclasses.replace(delayed, spec=dataclasses.replace(delayed.spec, discount=discount))
 
 
 def _outside(name: Any, options: dict[str, Any]) -> Any:

@@ -152,7 +152,8 @@ def delay_reward(
 ) -> Env:
     """Withholds rewards and pays their sum later: MinAtar-Delay for any environment.
 
-    until="end"           pays at the end of the episode, terminated or truncated
+    until="end"           pays at the end of the episode, terminated or truncated: where all is paid, all ends, so a
+                          truncation becomes a termination
     until=20              pays every 20 steps, and at the end
     until=range(1, 21)    after each payment draws the number of steps to the next one, uniformly; and at the end
 
@@ -193,6 +194,9 @@ def delay_reward(
         # the successor of a last step shows the score that was paid: nothing acts on it, and it tells what happened
         shown = dataclasses.replace(new, owed=owed)
         reward = jnp.where(pays, owed, 0.0)
+        if until == "end":
+            ended = out.terminated | out.truncated
+            out = dataclasses.replace(out, terminated=ended, truncated=jnp.zeros_like(ended))
         return dataclasses.replace(
             out, state=new, obs=observed(shown if until == "end" else new, out.obs), reward=reward
         )
@@ -201,3 +205,15 @@ def delay_reward(
     places: Any = jax.ShapeDtypeStruct((width,), bool)
     shown = DelayedObservation(env.spec.observation, one if feature == "amount" else places)
     return env.wrapped(name=f"{env.spec.name}-delay", observation=shown, reset=reset, step=step)
+
+
+def late_discount(horizon: int | None) -> float:
+    """The discount to learn with where rewards come late, if nobody names one: 1 − 1/horizon, at least 0.99.
+
+    T rewards of one, paid after T steps, are worth γᵀT at the first one: most for T = 1/(1 − γ), and less beyond. So
+    with less than this an agent would rather end its episode early.
+
+    >>> late_discount(500), late_discount(10), late_discount(None)
+    (0.998, 0.99, 0.996)
+    """
+    return 0.996 if horizon is None else max(0.99, 1 - 1 / horizon)

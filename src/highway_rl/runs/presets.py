@@ -5,7 +5,8 @@ paper      what the paper says it ran on MinAtar (App. C.3): Explorer's, the mea
            max Q, and k networks; it picks k from {1, 2, 4} for each game, here it is 2 unless you name it
 general    what learns small tasks with a late reward (`highway-rl run late-tasks`)
 
-The discount belongs to the task: its spec names one (MinAtar 0.99, with delay 0.996), else it is 0.99.
+The discount belongs to the task: its spec names one (MinAtar 0.99, with delay 0.996; other tasks with
+delay 1 − 1/horizon), else it is 0.99.
 """
 
 from __future__ import annotations

@@ -60,6 +60,8 @@ class Late:
         after = self._seen(came.after, self.earned, self.owed if self.until == "end" else left)
         self.earned, self.owed = np.where(ended, 0, self.earned), left
         here = self._seen(came.here, self.earned, self.owed)
+        if self.until == "end":
+            came = came._replace(terminated=ended, truncated=np.zeros_like(ended))
         return came._replace(after=after, here=here, reward=reward)
 
     def close(self) -> None:
@@ -114,4 +116,6 @@ class DelayReward(gymnasium.Wrapper):
             self._owed, paid, self._due = 0.0, owed, self._next_due()
         else:
             self._due -= self._due > 0
-        return self._observed(obs, owed if self.until == "end" else self._owed), paid, terminated, truncated, info
+        if self.until == "end":
+            return self._observed(obs, owed), paid, terminated or truncated, False, info
+        return self._observed(obs, self._owed), paid, terminated, truncated, info

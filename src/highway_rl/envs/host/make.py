@@ -21,7 +21,7 @@ from highway_rl.envs.host.late import DelayReward, Late, with_feature
 from highway_rl.envs.host.processes import Apart
 from highway_rl.envs.host.spaces import acting, seeing
 from highway_rl.envs.host.worlds import Here, Vector
-from highway_rl.envs.wrappers import check_delay
+from highway_rl.envs.wrappers import check_delay, late_discount
 from highway_rl.types import HostEnv, Spec
 
 PLUGINS = {"ALE/": ("ale_py", "ale-py"), "MiniGrid-": ("minigrid", "minigrid"), "BabyAI-": ("minigrid", "minigrid")}
@@ -134,7 +134,8 @@ def host_env(
         raise ValueError(f"{name} shows nothing but text: give an observation of numbers")
     horizon = getattr(about, "max_episode_steps", None)
     called = name if delay is None else f"{name}-delay"
-    spec = Spec(called, whole.like, acts.number, horizon=horizon, spaces=written.write(shown, acted))
+    discount = None if delay is None else late_discount(horizon)
+    spec = Spec(called, whole.like, acts.number, discount, horizon, written.write(shown, acted))
 
     def start(count: int, seed: int) -> Any:
         seeds = [int(x) for x in np.random.SeedSequence(seed).generate_state(count)]
