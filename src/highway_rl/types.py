@@ -120,11 +120,11 @@ class DiscreteEnv(Env):
 @dataclasses.dataclass(frozen=True)
 class HostEnv:
     """An environment that steps outside JAX: its spec, `start(count, seed)`, which begins so many side by side, and
-    `one()`, a Gymnasium environment like those.
+    `one(**options)`, a Gymnasium environment like those, made with these options besides.
 
     What it starts has reset() → obs, send(actions), receive() → what came of them, close(): see `envs.host.worlds`.
     """
 
     spec: Spec
     start: Callable[[int, int], Any]
-    one: Callable[[], Any]
+    one: Callable[..., Any]

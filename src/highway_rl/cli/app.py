@@ -7,7 +7,6 @@ import dataclasses
 import io
 import json
 import os
-import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,13 +16,14 @@ import tyro
 from tyro.conf import FlagCreatePairsOff, Positional, UseAppendAction, arg, subcommand
 
 from highway_rl.cli.console import one_line, progress, short, table
+from highway_rl.cli.demo import Demo
 from highway_rl.cli.doctor import Doctor
 from highway_rl.cli.experiments import Check, Plot, Run
 from highway_rl.cli.explain import Explain
 from highway_rl.cli.games import Play, Watch
 from highway_rl.cli.learn import Learn
 from highway_rl.cli.report import Report
-from highway_rl.cli.train import LATE, Evaluate, Resume, Train
+from highway_rl.cli.train import Evaluate, Resume, Train
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -103,30 +103,6 @@ class Solve(Debug):
         names = ("method", "iterations", "rows read", "distinct", "cached", "seconds", "certified error", "note")
         shown = len(names) if any(row["note"] for row in rows) else -1
         table(names[:shown], [tuple(short(v) for v in row.values())[:shown] for row in rows])
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Demo(Debug):
-    """See the paper's first figures drawn from live numbers, and two deep agents learn from a late reward."""
-
-    out: Path = Path("demo")
-    """Folder for rows and figures."""
-
-    def __call__(self) -> None:
-        for name in ("example-mdp", "multi-room"):
-            Run(experiment=name, scale="quick", out=self.out)()
-        folder = self.out / "late"
-        shutil.rmtree(folder, ignore_errors=True)
-        print("\nA choice that is paid 50 steps later: DQN carries the reward back one step at a time.")
-        Train(**LATE, out=folder)()
-        print(
-            "\nNext:\n"
-            "  highway-rl train minatar/breakout --delay end --seeds 3   the same on a game; wants a GPU\n"
-            "  highway-rl check                                    each claim of the paper, judged by the stored runs\n"
-            "  highway-rl solve taxi --method highway              a certified answer for a Gymnasium table\n"
-            "  highway-rl solve multi-room --set rooms=8 --compare all methods side by side\n"
-            "  highway-rl run operators                            Table 1, measured"
-        )
 
 
 Command = (

@@ -29,6 +29,8 @@ class Explain:
     """Cut the episode off after so many steps."""
     plot: Path | None = None
     """Also draw it into this PNG."""
+    film: Path | None = None
+    """Also film it into this .gif or .mp4, as its Gymnasium environment draws it."""
     json: bool = False
     """Print the rows as JSON."""
     debug: bool = False
@@ -43,8 +45,11 @@ class Explain:
             raise ValueError(f"--plot {self.plot}: give a name that ends in .png")
         with warnings_as_lines():
             agent = runs.load(self.agent, self.run)
+            film = None if self.film is None else agent.film(self.film, seed=self.seed, max_steps=self.max_steps)
             explained = agent.explain(agent.episode(seed=self.seed, max_steps=self.max_steps))
         print(as_json(explained.rows) if self.json else explained)
+        if film is not None and not self.json:
+            print(f"film: {film}")
         if self.plot is not None:
             figure = explained.plot(self.plot)
             if not self.json:

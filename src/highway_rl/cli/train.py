@@ -148,7 +148,7 @@ class Evaluate:
         _show({"step": step, "of": s.steps, "scores": rows}, self.json)
 
 
-def go(config: Any, out: Path, *, in_json: bool, resume: bool, target: float | None = None) -> None:
+def go(config: Any, out: Path, *, in_json: bool = False, resume: bool = False, target: float | None = None) -> None:
     """Trains, shows, draws; says how to go on where it was stopped."""
     from highway_rl import runs
     from highway_rl.cli.live import bar, signals, warnings_as_lines
@@ -225,25 +225,3 @@ def _delay(text: str) -> Any:
         return [int(first), int(last)] if dash else int(first)
     except ValueError:
         raise ValueError(f"--delay {text}: give end, a number of steps, or a range such as 1-20") from None
-
-
-LATE: dict[str, Any] = {
-    "task": "late",
-    "algo": ("dqn", "soft-highway-dqn"),
-    "seeds": 3,
-    "steps": 8_000,
-    "set": ("num_actions=8", "prize=10.0"),
-    "preset": "explorer",
-    "setting": (
-        "learning_rate=0.002",
-        "loss=squared",
-        "epsilon_steps=4000",
-        "refresh=250",
-        "start=1000",
-        "capacity=8000",
-    ),
-    "report_every": 500,
-    "checkpoint_every": 8_000,
-    "episodes": 20,
-}
-"""What the demo trains: small enough for two cores, late enough to matter."""

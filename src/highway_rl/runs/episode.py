@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int, PyTree
 
 from highway_rl import checks
 from highway_rl.core.checks import check_actions, check_flags
-from highway_rl.types import Env, Spec
+from highway_rl.types import Env, HostEnv, Spec
 
 NAMES = {
     "obs": ("obs", "observations", "observation"),
@@ -143,6 +143,27 @@ def play_episode(env: Any, act: Callable[[PyTree], int], seed: int, max_steps: i
     stacked = jax.tree.map(lambda *x: np.stack(x), *seen)
     arrays = (np.array(actions, np.int32), np.array(rewards, np.float32), np.array(ends, bool))
     return Episode(stacked, *arrays, np.ones(len(actions), np.float32))
+
+
+def pictures(env: HostEnv, act: Callable[[Any], Any], seed: int, max_steps: int) -> tuple[list[np.ndarray], float]:
+    """What a Gymnasium environment draws of an episode, and how many of these pictures are a second; `act` is from its
+    own observations to its own actions."""
+    checks.whole("max_steps", max_steps, 1)
+    checks.whole("seed", seed, 0)
+    made = env.one(render_mode="rgb_array")
+    try:
+        obs, _ = made.reset(seed=seed)
+        frames, ended = [made.render()], False
+        while not ended and len(frames) <= max_steps:
+            obs, _, terminated, truncated, _ = made.step(act(obs))
+            frames.append(made.render())
+            ended = terminated or truncated
+    finally:
+        made.close()
+    drawn = [np.asarray(frame, np.uint8) for frame in frames if np.ndim(frame) == 3]
+    if not drawn:
+        raise ValueError(f"{env.spec.name} draws nothing with render_mode='rgb_array': give one whose render() does")
+    return drawn, float(made.metadata.get("render_fps", 15))
 
 
 Play = tuple[PyTree, Callable[[int], tuple[PyTree, Any, Any, Any]]]

@@ -16,9 +16,10 @@ from highway_rl import checks
 from highway_rl.deep import dqn
 from highway_rl.deep.dqn import DQN
 from highway_rl.deep.evaluation import Played, play, play_outside, summary
+from highway_rl.envs.films import film_name, write_film
 from highway_rl.envs.registry import make_env
 from highway_rl.runs.config import Config
-from highway_rl.runs.episode import Episode, as_episode, play_episode
+from highway_rl.runs.episode import Episode, as_episode, pictures, play_episode
 from highway_rl.runs.evaluate import outside
 from highway_rl.runs.explain import Explained, explained, teller
 from highway_rl.runs.fit import fit
@@ -159,6 +160,13 @@ class TrainedAgent:
         if not isinstance(found, HostEnv):
             raise ValueError(f"{found.spec.name} is not Gymnasium's: use highway_rl.make({self.config.task!r})")
         return found.one()
+
+    def film(self, out: Path | str, *, seed: int = 0, max_steps: int = 1_000, epsilon: float = 0.0) -> Path:
+        """A film of an episode in its Gymnasium environment, as a .gif or .mp4; its pictures are the environment's."""
+        path, found, rng = film_name(out), self._environment(None), np.random.default_rng(seed)
+        if not isinstance(found, HostEnv):
+            raise ValueError(f"{found.spec.name} draws no pictures: use `highway-rl watch` for MinAtar's games")
+        return write_film(path, *pictures(found, lambda obs: self.act(obs, epsilon=epsilon, rng=rng), seed, max_steps))
 
     def explain(self, trajectory: Any, last_obs: Any = None) -> Explained:
         """An episode as training sees it: at each step the return of every depth, which won the gate, what followed.

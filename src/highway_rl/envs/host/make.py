@@ -150,13 +150,14 @@ def host_env(
                 worlds = Here([make] * count, seeds, seen, acts, name)
         return worlds if delay is None else Late(worlds, delay, feature, width, seeds[-1])
 
-    def alone() -> Any:
+    def alone(**more: Any) -> Any:
         if many and delay is not None:
             raise ValueError(
                 f"{name} makes vectors, and DelayReward takes one environment at a time: make one of yours, and put"
                 " highway_rl.integrations.gymnasium.DelayReward around it"
             )
-        made = many(1) if many else make()
+        one, several = _makers(made_by, name, workers == "vector", {**options, **more})
+        made = several(1) if several else one()
         return made if delay is None else DelayReward(made, delay, feature=feature, width=width)  # type: ignore[arg-type]
 
     return HostEnv(spec, start, alone)

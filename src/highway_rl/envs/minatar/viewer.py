@@ -5,8 +5,6 @@ from __future__ import annotations
 import importlib
 import os
 import select
-import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -18,6 +16,7 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
 from highway_rl import checks
+from highway_rl.envs.films import film_name, write_film
 from highway_rl.envs.minatar import ACTION_NAMES, make
 from highway_rl.envs.minatar.render import ansi, rgb
 from highway_rl.types import Env
@@ -62,17 +61,12 @@ def watch(
 
     The film shows episode after episode. Returns the number of frames and finished episodes and their mean score.
     """
-    path = Path(out)
-    if path.suffix not in (".gif", ".mp4"):
-        raise checks.refusal("out", path.name, "a file name that ends in .gif or .mp4")
+    path = film_name(out)
     steps, fps = checks.whole("steps", steps, 1), checks.whole("fps", fps, 1)
-    if path.suffix == ".mp4" and shutil.which("ffmpeg") is None:
-        raise ValueError("writing an .mp4 needs the ffmpeg program: install it, or give a name that ends in .gif")
     env = make(game, **options)
     scores: list[float] = []
     frames = [rgb(board, scale) for board in _boards(env, act, steps, seed, scores)]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    (_write_gif if path.suffix == ".gif" else _write_mp4)(path, frames, fps)
+    write_film(path, frames, fps)
     mean = float(np.mean(scores)) if scores else float("nan")
     return {"frames": len(frames), "episodes": len(scores), "mean score": mean}
 
@@ -97,24 +91,6 @@ def _boards(env: Env, act: Act | None, steps: int, seed: int, scores: list[float
             score = 0.0
             state, obs = reset(for_reset)
             yield np.asarray(obs)
-
-
-def _write_gif(path: Path, frames: list[np.ndarray], fps: int) -> None:
-    try:
-        from PIL import Image
-    except ImportError:
-        raise ValueError("writing a .gif needs the pillow package: install it") from None
-    images = [Image.fromarray(frame) for frame in frames]
-    images[0].save(path, save_all=True, append_images=images[1:], duration=max(1000 // fps, 20), loop=0)
-
-
-def _write_mp4(path: Path, frames: list[np.ndarray], fps: int) -> None:
-    height, width, _ = frames[0].shape
-    size = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}", "-r", str(fps)]
-    command = ["ffmpeg", "-y", "-loglevel", "error", *size, "-i", "-", "-pix_fmt", "yuv420p", str(path)]
-    done = subprocess.run(command, input=b"".join(f.tobytes() for f in frames), capture_output=True, check=False)
-    if done.returncode:
-        raise ValueError(f"ffmpeg could not write {path.name} ({checks.one_line(done.stderr.decode())}): give a .gif")
 
 
 def play(
