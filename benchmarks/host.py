@@ -86,7 +86,10 @@ def main() -> None:
     args = parser.parse_args()
     register_network("64-64", functools.partial(FlatNetwork, hidden=(64, 64)))
     atari = args.task.startswith("ALE/")
-    options = {"network": "nature", "capacity": 10_000} if atari else {"network": "64-64"}
+    options: dict[str, Any] = (
+        {"network": "nature", "capacity": 10_000} if atari else {"network": "64-64", "capacity": 100_000}
+    )
+    options |= {"batch_size": 32, "learning_rate": 3e-4}
     rows = json.loads(args.out.read_text())["rows"] if args.out and args.out.exists() else []
     for envs in args.envs:
         try:

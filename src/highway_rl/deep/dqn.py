@@ -23,6 +23,7 @@ from highway_rl.core.targets import TargetRule, Trajectory, sampled_returns, sof
 from highway_rl.data.codec import codec, decoded
 from highway_rl.deep import fused, networks
 from highway_rl.deep.grouping import Group, combine_by_policy
+from highway_rl.deep.normalized import normalized
 from highway_rl.deep.optimizers import MakeOptimizer, centred_rmsprop
 from highway_rl.deep.settings import check_agent, check_spec
 from highway_rl.deep.weights import Weights, weights_of, with_weights
@@ -47,6 +48,7 @@ class DQN:
     batch_size: int = static(default=32)
     loss: str = static(default="huber")
     num_policies: int = static(default=1)
+    normalize: bool = static(default=False)
     network: networks.MakeNetwork = static(default=networks.auto)
     optimizer: MakeOptimizer = static(default=centred_rmsprop)
 
@@ -56,6 +58,11 @@ class DQN:
     @property
     def rules(self) -> tuple[TargetRule, ...]:
         return self.rule if isinstance(self.rule, tuple) else (self.rule,)
+
+    @property
+    def make_network(self) -> networks.MakeNetwork:
+        """What makes its networks: with `normalize`, such as bring observations to one scale."""
+        return normalized(self.network) if self.normalize else self.network
 
     @property
     def doubles(self) -> bool:
@@ -91,13 +98,13 @@ class Batch(NamedTuple):
 def start(agent: DQN, spec: Spec, key: PRNGKeyArray) -> Learning:
     """Fresh networks."""
     check_spec(spec)
-    params = jax.vmap(lambda key: weights_of(agent.network(spec, key)))(jax.random.split(key, agent.num_networks))
+    params = jax.vmap(lambda key: weights_of(agent.make_network(spec, key)))(jax.random.split(key, agent.num_networks))
     return Learning(params, jax.vmap(agent.optimizer().init)(params), params if agent.doubles else None)
 
 
 def network(agent: DQN, spec: Spec, weights: Weights) -> Any:
     """The module these numbers make: observation in, q[a] out."""
-    return with_weights(agent.network(spec, jax.random.key(0)), weights)
+    return with_weights(agent.make_network(spec, jax.random.key(0)), weights)
 
 
 def q_values(agent: DQN, spec: Spec, params: Weights, obs: PyTree) -> Float[Array, "t a"]:

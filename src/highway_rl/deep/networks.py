@@ -22,6 +22,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from highway_rl import checks
+from highway_rl.deep.layers import Dueling, Linear, convolve, dense, patches, scaled, split, split_shapes
 from highway_rl.registry import Registry
 from highway_rl.types import Spec
 
@@ -29,79 +30,6 @@ MakeNetwork = Callable[[Spec, PRNGKeyArray], Any]
 
 BAND = 4
 """Rows of features that one matrix product makes at a time, where the whole store goes through a network."""
-
-
-class Linear(eqx.Module):
-    """x·W + b with He-normal weights and zero bias, as in the code the paper builds on."""
-
-    weight: Float[Array, "i o"]
-    bias: Float[Array, "o"]
-
-    def __init__(self, inputs: int, outputs: int, key: PRNGKeyArray) -> None:
-        self.weight = jax.random.normal(key, (inputs, outputs), jnp.float32) * np.float32(np.sqrt(2 / inputs))
-        self.bias = jnp.zeros(outputs, jnp.float32)
-
-    def __call__(self, x: Float[Array, "*b i"]) -> Float[Array, "*b o"]:
-        return x @ self.weight + self.bias
-
-
-class Dueling(eqx.Module):
-    """Q(s,a) = V(s) + A(s,a) − mean_a A(s,a)."""
-
-    value: Linear
-    advantage: Linear
-
-    def __init__(self, inputs: int, outputs: int, key: PRNGKeyArray) -> None:
-        first, second = jax.random.split(key)
-        self.value, self.advantage = Linear(inputs, 1, first), Linear(inputs, outputs, second)
-
-    def __call__(self, x: Float[Array, "*b i"]) -> Float[Array, "*b o"]:
-        advantage = self.advantage(x)
-        return self.value(x) + advantage - jnp.mean(advantage, axis=-1, keepdims=True)
-
-
-def patches(board: Any, size: int, stride: int = 1) -> Any:
-    """Every size × size window as one row of numbers, so that a convolution is one matrix product.
-
-    On small boards and batched over many networks this is faster than the library's convolution on CPU and GPU.
-    """
-    height, width, _ = board.shape
-    rows, columns = (height - size) // stride + 1, (width - size) // stride + 1
-    shifted = [
-        board[i : i + stride * (rows - 1) + 1 : stride, j : j + stride * (columns - 1) + 1 : stride]
-        for i in range(size)
-        for j in range(size)
-    ]
-    return np.concatenate(shifted, axis=-1) if isinstance(board, np.ndarray) else jnp.concatenate(shifted, axis=-1)
-
-
-def convolve(layer: Linear, board: Array, size: int, stride: int) -> Float[Array, "h2 w2 o"]:
-    """A convolution without padding. The bias is the weight of an input that is one, so that its gradient comes out of
-    the same matrix product; windows stay in the board's own type until then, a byte a cell for truth values."""
-    windows = patches(board, size, stride)
-    pad = -(windows.shape[-1] + 1) % 4  # rows of a multiple of four are read faster
-    ones = jnp.broadcast_to(jnp.asarray([1] + pad * [0], windows.dtype), (*windows.shape[:2], 1 + pad))
-    weight = jnp.concatenate([layer.weight, layer.bias[None], jnp.zeros((pad, layer.bias.shape[0]), jnp.float32)])
-    return jnp.concatenate([windows, ones], axis=-1).astype(jnp.float32) @ weight
-
-
-def split(obs: PyTree) -> tuple[list[Array], list[Array]]:
-    """The boards of an observation as they are, and its other parts as flat vectors of float32."""
-    leaves = [jnp.asarray(leaf) for leaf in jax.tree.leaves(obs)]
-    boards = [scaled(x) if x.dtype == jnp.uint8 else x for x in leaves if x.ndim == 3]
-    return boards, [scaled(x).reshape(-1) for x in leaves if x.ndim != 3]
-
-
-def scaled(x: Any) -> Float[Array, "..."]:
-    """Numbers as float32; bytes, which are the cells of pictures, from 0 to 1."""
-    x = jnp.asarray(x)
-    return x.astype(jnp.float32) / 255 if x.dtype == jnp.uint8 else x.astype(jnp.float32)
-
-
-def dense(hidden: Sequence[Linear], head: Linear | Dueling, y: Float[Array, "f"]) -> Float[Array, "a"]:
-    for layer in hidden:
-        y = jax.nn.relu(layer(y))
-    return head(y)
 
 
 class BoardNetwork(eqx.Module):
@@ -232,12 +160,6 @@ class FlatNetwork(eqx.Module):
         return dense(self.hidden, self.head, y)
 
 
-def split_shapes(observation: PyTree) -> tuple[list[tuple[int, ...]], list[int]]:
-    """Shapes of the boards in an observation's description, and sizes of its other parts."""
-    shapes = [leaf.shape for leaf in jax.tree.leaves(observation)]
-    return [s for s in shapes if len(s) == 3], [int(np.prod(s)) for s in shapes if len(s) != 3]
-
-
 def minatar(spec: Spec, key: PRNGKeyArray) -> BoardNetwork:
     """MinAtar's: 16 filters of 3 × 3, a layer of 128. The delay's one-hot joins the convolution's features."""
     return BoardNetwork(spec, key)
@@ -262,15 +184,32 @@ def auto(spec: Spec, key: PRNGKeyArray) -> BoardNetwork | FlatNetwork:
 
 
 def calm(spec: Spec, key: PRNGKeyArray) -> BoardNetwork | FlatNetwork:
-    """`auto` with a hundredth of its last weights, so that values are near zero at first.
+    """`auto` with weights and biases drawn from ±1/√inputs, as PyTorch does, the last layer's weights a hundredth of
+    that and its biases zero.
 
-    The gate compares with what the network thinks. Where values start above the true ones it stays shut until they have
-    fallen, a factor γ a refresh; where rewards are not negative, near zero they are below and it is open. Not zero: an
-    agent whose values are all equal would always take the same action, and explore less.
+    Biases: where all are zero every unit bends at the origin, and an observation of a few small numbers lies there.
+
+    Values near zero at first: the gate compares with what the network thinks. Where values start above the true ones it
+    stays shut until they have fallen, a factor γ a refresh; where rewards are not negative, near zero they are below
+    and it is open. Not zero: an agent whose values are all equal would always take the same action, and explore less.
     """
-    made = auto(spec, key)
-    last = lambda m: [layer.weight for layer in jax.tree.leaves(m.head, is_leaf=_is_linear)]  # noqa: E731
-    return eqx.tree_at(last, made, [weight / 100 for weight in last(made)])
+    key, made = jax.random.split(key)[0], auto(spec, key)
+    layers = lambda m: jax.tree.leaves(m, is_leaf=_is_linear)  # noqa: E731
+    last = set(map(id, layers(made.head)))
+
+    def drawn(layer: Linear, key: PRNGKeyArray) -> Linear:
+        weight, bias = jax.random.split(key)
+        bound = 1 / np.sqrt(layer.weight.shape[0])
+        uniform = functools.partial(jax.random.uniform, dtype=jnp.float32, minval=-bound, maxval=bound)
+        numbers = uniform(weight, layer.weight.shape), uniform(bias, layer.bias.shape)
+        if id(layer) in last:
+            numbers = numbers[0] / 100, layer.bias
+        return eqx.tree_at(lambda x: (x.weight, x.bias), layer, numbers)
+
+    found = layers(made)
+    return eqx.tree_at(
+        layers, made, [drawn(x, k) for x, k in zip(found, jax.random.split(key, len(found)), strict=True)]
+    )
 
 
 def _is_linear(x: object) -> bool:

@@ -19,7 +19,8 @@ from highway_rl.deep.agent import Agent
 from highway_rl.deep.diagnostics import Seen
 from highway_rl.deep.dqn import DQN, Batch, Learning
 from highway_rl.deep.grouping import Group, hash_rows
-from highway_rl.deep.weights import Weights
+from highway_rl.deep.normalized import with_numbers_of
+from highway_rl.deep.weights import Weights, weights_of
 from highway_rl.types import Spec
 
 LARGE = 2**28
@@ -57,6 +58,8 @@ def refresh(
     `step` is how many steps were made.
     """
     rows = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), store.rows)
+    if agent.normalize:
+        learning = learning._replace(params=renormalized(agent, spec, learning.params, rows))
     drawn = ring.pick(rows.real, jax.random.uniform(keys[0], (*shape, agent.batch_size)))
     target, seen = whole_targets(agent, spec, learning, store, step, keys[2], drawn, look)
     net = jax.random.randint(keys[1], shape, 0, agent.num_networks)
@@ -64,6 +67,15 @@ def refresh(
     batches = Batch(net, rows.obs if large else rows.obs[drawn], rows.action[drawn], target[drawn])
     batches = batches._replace(row=drawn) if large else batches
     return learning._replace(older=learning.params if agent.doubles else None), batches, seen
+
+
+def renormalized(agent: DQN, spec: Spec, params: Weights, rows: ring.Rows) -> Weights:
+    """The networks with the mean and deviation of the observations in the store."""
+
+    def one(weights: Weights) -> Weights:
+        return weights_of(with_numbers_of(dqn.network(agent, spec, weights), spec, rows.obs, rows.real))
+
+    return jax.vmap(one)(params)
 
 
 def whole_targets(

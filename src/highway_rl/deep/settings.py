@@ -26,6 +26,8 @@ def check_agent(agent: DQN) -> None:
     checks.numbers("max_gradient", agent.max_gradient, lambda x: x > 0, "> 0")
     for name in ("num_networks", "batch_size", "num_policies"):
         checks.whole(name, getattr(agent, name), 1)
+    if not isinstance(agent.normalize, bool):
+        raise checks.refusal("normalize", agent.normalize, "true or false")
     checks.choice("loss", agent.loss, ("huber", "squared"))
     if not agent.rules:
         raise ValueError("rule is an empty tuple: give at least one target rule")

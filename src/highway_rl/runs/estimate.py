@@ -58,7 +58,7 @@ def _bytes(dtype: Any) -> int:
 def forward(agent: DQN, spec: Spec) -> float:
     """Multiplications and additions of one observation's way through one network."""
 
-    shapes = eqx.filter_eval_shape(agent.network, spec, jax.random.key(0))
+    shapes = eqx.filter_eval_shape(agent.make_network, spec, jax.random.key(0))
     arrays, rest = eqx.partition(shapes, lambda x: isinstance(x, jax.ShapeDtypeStruct))
     try:
         lowered = jax.jit(lambda arrays, obs: eqx.combine(arrays, rest)(obs)).lower(arrays, spec.observation)

@@ -21,10 +21,11 @@ PRESETS: dict[str, dict[str, Any]] = {
     "general": {
         "steps": 50_000,
         "optimizer": "adam",
-        "learning_rate": 3e-4,
+        "learning_rate": 7e-4,
+        "batch_size": 64,
         "loss": "squared",
         "network": "calm",
-        "num_networks": 2,
+        "capacity": 20_000,
         "refresh": 250,
         "start": 1_000,
         "epsilon_steps": 10_000,

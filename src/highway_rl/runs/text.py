@@ -103,11 +103,13 @@ def _values(chosen: Sequence[tuple[str, str]]) -> dict[str, Any]:
 
 
 def value(text: str) -> Any:
-    """A number (inf and nan too), True, a list such as 1,2,end, or a word.
+    """A number (inf and nan too), true or false, a list such as 1,2,end, or a word.
 
-    >>> value("3"), value("1,2,end"), value("inf"), value("squared")
-    (3, (1, 2, 'end'), inf, 'squared')
+    >>> value("3"), value("1,2,end"), value("inf"), value("squared"), value("true")
+    (3, (1, 2, 'end'), inf, 'squared', True)
     """
+    if text in ("true", "false"):
+        return text == "true"
     if text in ("inf", "-inf", "nan"):
         return float(text)
     try:

@@ -8,7 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from highway_rl.deep.networks import BoardNetwork, Linear
+from highway_rl.deep.layers import Linear
+from highway_rl.deep.networks import BoardNetwork
 from highway_rl.deep.weights import SMALL, Weights
 from highway_rl.types import Spec
 
@@ -111,7 +112,7 @@ def fits(agent: DQN, spec: Spec, envs: int) -> Sizes | None:
     leaves = jax.tree.leaves(spec.observation)
     if any(leaf.dtype != bool for leaf in leaves) or leaves[0].ndim != 3:
         return None
-    network = jax.eval_shape(lambda: agent.network(spec, jax.random.key(0)))
+    network = jax.eval_shape(lambda: agent.make_network(spec, jax.random.key(0)))
     if type(network) is not BoardNetwork or not isinstance(network.head, Linear):
         return None
     if len(network.convolutions) != 1 or len(network.hidden) != 1:
