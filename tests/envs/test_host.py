@@ -289,3 +289,10 @@ def test_a_missing_package_is_named(name, package, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda module: None)
     with pytest.raises(ValueError, match=f"install it with `pip install {package}`"):
         make_env(name)
+
+
+def test_a_process_that_does_not_begin_says_so(monkeypatch):
+    """A Python that ends at once, before it has said anything; nothing hangs."""
+    monkeypatch.setattr(sys, "executable", "false")
+    with pytest.raises(Failed, match="environment 0 of 2: its process ended with exit code 1"):
+        host_env(cut_clock, "clock", workers="async").start(2, 0)

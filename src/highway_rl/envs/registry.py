@@ -175,8 +175,8 @@ def _undelayed(name: str, **options: Any) -> Env:
         raise ValueError(f"{name} is an environment as it stands and has no option {next(iter(options))!r}: leave it")
     if not isinstance(found, Env):
         raise ValueError(
-            f"{name} is a {type(found).__name__}: give an Env(spec, reset, step) of highway_rl, or a function that"
-            " returns one"
+            f"{name} is a {type(found).__name__}: give a gymnasium.Env class, an Env(spec, reset, step) of highway_rl,"
+            " or a function that returns one of either"
         )
     return featured(found) if isinstance(found, DiscreteEnv) else found
 

@@ -11,8 +11,10 @@ import os
 import pickle
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
+from multiprocessing import AuthenticationError
 from multiprocessing.connection import Listener
 from typing import Any
 
@@ -93,25 +95,53 @@ class Apart(Watched):
         self.seeds, self.timeout = seeds, timeout
         self.pipes: list[Any] = []
         self.processes: list[subprocess.Popen] = []
-        told, listeners = _by_value(work), []
+        self.listeners: list[Listener] = []
+        told = _by_value(work)
         for _ in makers:
             key = os.urandom(16)
-            listeners.append(Listener(authkey=key))
-            command = [sys.executable, "-c", CHILD, str(listeners[-1].address)]
+            self.listeners.append(Listener(authkey=key))
+            command = [sys.executable, "-c", CHILD, str(self.listeners[-1].address)]
             process = subprocess.Popen(command, stdin=subprocess.PIPE)
             assert process.stdin is not None
-            process.stdin.write(key)
-            process.stdin.close()
+            with contextlib.suppress(BrokenPipeError):  # it has ended: `_connected` says so
+                process.stdin.write(key)
+            with contextlib.suppress(BrokenPipeError):
+                process.stdin.close()
             self.processes.append(process)
-        for listener, make in zip(listeners, makers, strict=True):
-            with listener:
-                pipe = listener.accept()
+        until = time.monotonic() + START
+        for i, make in enumerate(makers):
+            pipe = self._connected(i, until)
             self.pipes.append(pipe)
             pipe.send(sys.path)
             pipe.send_bytes(told)
             pipe.send_bytes(_by_value(make))
         for i in range(self.count):
             self._answer(i, time.monotonic() + START + timeout)
+
+    def _connected(self, i: int, until: float) -> Any:
+        """The pipe to process i; a process that ends or says nothing before it has one has failed."""
+        found: list[Any] = []
+
+        def accept() -> None:
+            with contextlib.suppress(OSError, EOFError, AuthenticationError):
+                found.append(self.listeners[i].accept())
+
+        waiting = threading.Thread(target=accept, daemon=True)
+        waiting.start()
+        while waiting.is_alive() and time.monotonic() < until and self.processes[i].poll() is None:
+            waiting.join(0.02)
+        waiting.join(0.2)  # one that has just ended may have said something first
+        if found:
+            self.listeners[i].close()
+            return found[0]
+        code = self.processes[i].poll()
+        self.close()
+        raise self.failed(
+            i,
+            f"its process did not begin within {START:g} s"
+            if code is None
+            else f"its process ended with exit code {code}",
+        )
 
     def _answer(self, i: int, until: float) -> Any:
         """What process i says, if it says so in time."""
@@ -156,8 +186,8 @@ class Apart(Watched):
         return Came(after, here, reward, ended[0], ended[1] & ~ended[0], np.ones(self.count, bool))
 
     def close(self) -> None:
-        for pipe in self.pipes:
-            pipe.close()
+        for end in (*self.pipes, *self.listeners):
+            end.close()
         for process in self.processes:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(1.0)
