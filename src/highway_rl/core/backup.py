@@ -25,7 +25,13 @@ TO_END = 10**9
 """The lookahead depth n = ∞: until the trajectory ends."""
 
 
-def gate(returns: Float[AnyArray, "*b n"], reference: Float[AnyArray, "*b"]) -> Float[AnyArray, "*b n"]:
+Estimates = tuple[Float[AnyArray, "*b n"], Float[AnyArray, "*b"]]
+"""What somebody thinks the returns and the reference are on average: the chooser's numbers."""
+
+
+def gate(
+    returns: Float[AnyArray, "*b n"], reference: Float[AnyArray, "*b"], by: Estimates | None = None
+) -> Float[AnyArray, "*b n"]:
     """The highway gate: each n-step return, or the reference return where that is larger.
 
         max_{n' ∈ {1, n}} Gⁿ'
@@ -33,12 +39,20 @@ def gate(returns: Float[AnyArray, "*b n"], reference: Float[AnyArray, "*b"]) -> 
     At Q = Q* no n-step return exceeds the 1-step one, so the gate closes and nothing is
     underestimated; anywhere else the larger of the two is the better guess from below.
 
+    `by` are estimates of both, which choose in their place: where the estimate of the n-step return is the larger one,
+    the n-step return itself is paid, lucky or not. With the returns themselves as estimates it is the same gate.
+
     Paper: Eq. 4 (the max inside), Thm. 3.
     >>> import numpy as np
     >>> gate(np.array([3.0, -9.0, 9.0]), np.array(4.0)).tolist()
     [4.0, 4.0, 9.0]
+    >>> gate(np.array([3.0, -9.0, 9.0]), np.array(4.0), (np.array([5.0, 0.0, 1.0]), np.array(2.0))).tolist()
+    [3.0, 4.0, 4.0]
     """
-    return returns.__array_namespace__().maximum(returns, reference[..., None])
+    xp = returns.__array_namespace__()
+    if by is None:
+        return xp.maximum(returns, reference[..., None])
+    return xp.where(gate_open(*by), returns, reference[..., None])
 
 
 def gate_open(returns: Float[AnyArray, "*b n"], reference: Float[AnyArray, "*b"]) -> Bool[AnyArray, "*b n"]:
@@ -51,8 +65,10 @@ def smax(
     alpha: Any = 0.0,
     prior: Any = None,
     mask: Any = None,
+    by: Any = None,
 ) -> Float[AnyArray, "*b"]:
-    """The aggregate of `values` over the last axis, weighted by prior · exp(alpha · value).
+    """The aggregate of `values` over the last axis, weighted by prior · exp(alpha · value); `by` in place of the values
+    chooses the weights.
 
         smax^α_x f(x) = Σ_x p(x) e^{α f(x)} f(x) / Σ_x p(x) e^{α f(x)}
 
@@ -67,7 +83,9 @@ def smax(
     ([1.0, 9.0], 8.713)
     """
     xp = values.__array_namespace__()
-    if prior is None and mask is None and isinstance(alpha, float) and alpha == math.inf:
+    paid = values
+    values = paid if by is None else by
+    if prior is None and mask is None and by is None and isinstance(alpha, float) and alpha == math.inf:
         return xp.asarray(xp.max(values, axis=-1))
     prior = xp.ones_like(values) if prior is None else xp.asarray(prior, dtype=values.dtype)
     live = prior > 0 if mask is None else (prior > 0) & mask
@@ -84,6 +102,9 @@ def smax(
     slope = xp.where(endless & (gap < 0), -math.inf, slope + shift)
     weight = xp.where(live, prior * xp.exp(slope), xp.zeros_like(values))
     total = xp.sum(weight, axis=-1)
+    if by is not None:
+        share = weight / xp.where(total > 0, total, xp.ones_like(total))[..., None]
+        return xp.asarray(xp.sum(xp.where(share > 0, share * paid, xp.zeros_like(paid)), axis=-1))
     mean_gap = xp.sum(weight * gap, axis=-1) / xp.where(total > 0, total, xp.ones_like(total))
     return xp.asarray((top[..., 0] * scale[..., 0] + mean_gap) / scale[..., 0])
 
@@ -128,10 +149,14 @@ def combine_returns(
     policy_prior: Any = None,
     policy_mask: Any = None,
     depth_mask: Any = None,
+    by: tuple[Float[AnyArray, "*b p n"], Float[AnyArray, "*b p"]] | None = None,
 ) -> Float[AnyArray, "*b"]:
     """The backup's value: gate each return, aggregate over depths, then over behavioural policies.
 
         smax_{π}  smax_{n∈𝒩}  max{ returns[π, n], reference[π] }
+
+    `by` are estimates of returns and reference that decide all of it, while what is averaged are the returns. Then the
+    expectation of the result, given the estimates, is a mean of returns' expectations: luck cannot raise it.
 
     `reference` is the return at depth `backup.gate_depth` (1: the 1-step return; 0: Q itself). Priors
     may differ per (s,a) by carrying its axes. A policy without any unmasked depth drops out.
@@ -142,10 +167,14 @@ def combine_returns(
     >>> float(combine_returns(Backup(depths=(10,)), returns, np.zeros(3)))
     4.0
     """
-    gated = returns if backup.gate_depth is None else gate(returns, reference)
-    by_policy = smax(gated, backup.depth_alpha, backup.depth_prior, depth_mask)
+    ungated = backup.gate_depth is None
+    gated = returns if ungated else gate(returns, reference, by)
+    thought = None if by is None else by[0] if ungated else gate(*by)
+    by_policy = smax(gated, backup.depth_alpha, backup.depth_prior, depth_mask, thought)
+    if thought is not None:
+        thought = smax(thought, backup.depth_alpha, backup.depth_prior, depth_mask)
     if depth_mask is not None:
         xp = returns.__array_namespace__()
         some = xp.any(xp.broadcast_to(depth_mask, returns.shape), axis=-1)
         policy_mask = some if policy_mask is None else some & policy_mask
-    return smax(by_policy, backup.policy_alpha, policy_prior, policy_mask)
+    return smax(by_policy, backup.policy_alpha, policy_prior, policy_mask, thought)

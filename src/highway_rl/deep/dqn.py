@@ -49,6 +49,7 @@ class DQN:
     loss: str = static(default="huber")
     num_policies: int = static(default=1)
     normalize: bool = static(default=False)
+    chooser: str = static(default="sample")
     network: networks.MakeNetwork = static(default=networks.auto)
     optimizer: MakeOptimizer = static(default=centred_rmsprop)
 
@@ -63,6 +64,12 @@ class DQN:
     def make_network(self) -> networks.MakeNetwork:
         """What makes its networks: with `normalize`, such as bring observations to one scale."""
         return normalized(self.network) if self.normalize else self.network
+
+    @property
+    def heads(self) -> int:
+        """Numbers a network has for each action: Q, and with the chooser "learned" what the return of each depth is on
+        average."""
+        return 1 if self.chooser == "sample" else 1 + max(len(rule.backup.depths) for rule in self.rules)
 
     @property
     def doubles(self) -> bool:
@@ -85,45 +92,70 @@ class Learning(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """One update: which network learns, and from what. With `row`, `obs` is the whole store and `row` says where the
-    batch is: for observations so large that nobody wants them twice."""
+    """One update: which network learns, and from what; the target of every head, where there are several. With `row`,
+    `obs` is the whole store and `row` says where the batch is: for observations so large that nobody wants them
+    twice."""
 
     net: Int[Array, "*u"]
     obs: UInt8[Array, "*u b w"] | UInt8[Array, "rows w"]
     taken: Int[Array, "*u b"]
-    target: Float[Array, "*u b"]
+    target: Float[Array, "*u b"] | Float[Array, "*u b h"]
     row: Int[Array, "*u b"] | None = None
 
 
 def start(agent: DQN, spec: Spec, key: PRNGKeyArray) -> Learning:
     """Fresh networks."""
     check_spec(spec)
-    params = jax.vmap(lambda key: weights_of(agent.make_network(spec, key)))(jax.random.split(key, agent.num_networks))
+    wide = widened(agent, spec)
+    params = jax.vmap(lambda key: weights_of(agent.make_network(wide, key)))(jax.random.split(key, agent.num_networks))
     return Learning(params, jax.vmap(agent.optimizer().init)(params), params if agent.doubles else None)
 
 
+def widened(agent: DQN, spec: Spec) -> Spec:
+    """The spec by which its networks are made: one output for every action and head."""
+    return spec if agent.heads == 1 else dataclasses.replace(spec, num_actions=agent.heads * spec.num_actions)
+
+
 def network(agent: DQN, spec: Spec, weights: Weights) -> Any:
-    """The module these numbers make: observation in, q[a] out."""
-    return with_weights(agent.make_network(spec, jax.random.key(0)), weights)
+    """The module these numbers make: observation in, q[a] out, the other heads' numbers after it."""
+    return with_weights(agent.make_network(widened(agent, spec), jax.random.key(0)), weights)
 
 
 def q_values(agent: DQN, spec: Spec, params: Weights, obs: PyTree) -> Float[Array, "t a"]:
     """The smallest of the k networks' values at each of t observations: Maxmin's, taken before anything else."""
-    each = lambda p: jax.vmap(network(agent, spec, p))(obs)  # noqa: E731
+    each = lambda p: jax.vmap(network(agent, spec, p))(obs)[:, : spec.num_actions]  # noqa: E731
     if agent.num_networks == 1:
         return each(jax.tree.map(lambda x: x[0], params))
     return jnp.asarray(maxmin(jax.vmap(each)(params)))
 
 
-def prepared(agent: DQN, spec: Spec, params: Weights) -> Callable[[PyTree], Float[Array, "t a"]]:
-    """`q_values` for many observations: networks that can, get ready first."""
+def joined(agent: DQN, spec: Spec, each: Float[Array, "k t ha"]) -> Float[Array, "t ha"]:
+    """All heads of k networks as one: the smallest Q, and the mean of what each takes for an average."""
+    q = jnp.asarray(maxmin(each[..., : spec.num_actions]))
+    if agent.heads == 1:
+        return q
+    return jnp.concatenate([q, jnp.mean(each[..., spec.num_actions :], axis=0)], axis=-1)
+
+
+def split_heads(
+    agent: DQN, spec: Spec, values: Float[Array, "t ha"]
+) -> tuple[Float[Array, "t a"], Float[Array, "t n a"] | None]:
+    """Q, and the averages of the returns of each depth where networks have them."""
+    if agent.heads == 1:
+        return values, None
+    q, rest = values[:, : spec.num_actions], values[:, spec.num_actions :]
+    return q, rest.reshape(rest.shape[0], agent.heads - 1, spec.num_actions)
+
+
+def prepared(agent: DQN, spec: Spec, params: Weights) -> Callable[[PyTree], Float[Array, "t ha"]]:
+    """All heads for many observations: networks that can, get ready first."""
 
     def each(p: Weights) -> Any:
         whole = network(agent, spec, p)
         return getattr(whole, "prepared", lambda: whole)()
 
     ready = eqx.filter_vmap(each)(params)
-    return lambda obs: jnp.asarray(maxmin(eqx.filter_vmap(lambda one: jax.vmap(one)(obs))(ready)))
+    return lambda obs: joined(agent, spec, eqx.filter_vmap(lambda one: jax.vmap(one)(obs))(ready))
 
 
 def best(q: Float[Array, "*e a"]) -> Int[Array, "*e"]:
@@ -142,11 +174,13 @@ def epsilon(agent: DQN, step: Any) -> Float[Array, "*n"]:
 
 
 class Targets(NamedTuple):
-    """The target of every row, and what its gate compared: with several policies, averages of the row's own."""
+    """The target of every row, what its gate compared (with several policies averages of the row's own, with a chooser
+    its estimates), and the returns that were sampled."""
 
     target: Float[AnyArray, "t"]
     returns: Float[AnyArray, "t n"]
     reference: Float[AnyArray, "t"]
+    sampled: Float[AnyArray, "t n"]
 
 
 def targets(
@@ -159,10 +193,12 @@ def targets(
     newer_q: Float[Array, "t a"] | None = None,
     group: Group | None = None,
     key: PRNGKeyArray | None = None,
+    averages: Float[Array, "t n a"] | None = None,
 ) -> Targets:
     """Eq. 8 for each row of a chronological store, whose row i + 1 holds the observation that follows row i.
 
-    `q` are the target network's values there. `group` (observation hashes, policy numbers, real) pools equal
+    `q` are the target network's values there. `averages` are those of its other heads, which then choose: a depth
+    where its average exceeds Q(s,a). `group` (observation hashes, policy numbers, real) pools equal
     (observation, action) pairs of several behavioural policies; without it each row is a policy of its own.
     """
     follow = lambda x: jnp.concatenate([x[1:], x[-1:]])  # noqa: E731
@@ -171,20 +207,28 @@ def targets(
     # a rule without a gate is shown against the return a gate would compare with; its target does not change
     gated = dataclasses.replace(rule.backup, gate_depth=1) if rule.backup.gate_depth is None else rule.backup
     returns, reference = sampled_returns(dataclasses.replace(rule, backup=gated), data, q, follow(q))
+    sampled, by = returns, None
+    if averages is not None:
+        taken = data.action[:, None] == jnp.arange(q.shape[1])
+        at = lambda x: jnp.sum(jnp.where(taken, x, 0.0), axis=-1)  # noqa: E731
+        by = jnp.stack([at(averages[:, i]) for i in range(returns.shape[1])], axis=1), at(q)
     if group is None or key is None:
-        target = combine_returns(rule.backup, returns[:, None], reference[:, None])
+        one = None if by is None else (by[0][:, None], by[1][:, None])
+        target = combine_returns(rule.backup, returns[:, None], reference[:, None], by=one)
     else:
-        pooled = combine_by_policy(rule.backup, returns, reference, data.action, group, agent.num_policies, key)
+        pooled = combine_by_policy(rule.backup, returns, reference, data.action, group, agent.num_policies, key, by)
         target, returns, reference = pooled
-    return Targets(target, returns, reference)
+    return Targets(target, *(by or (returns, reference)), sampled)
 
 
-def loss(agent: DQN, q: Float[Array, "b a"], action: Int[Array, "b"], target: Float[Array, "b"]) -> Float[Array, ""]:
-    """Mean over the batch of the Huber (SmoothL1) or squared error between target and Q(s,a)."""
-    chosen = jnp.sum(jnp.where(action[:, None] == jnp.arange(q.shape[1]), q, 0.0), axis=-1)
+def loss(agent: DQN, q: Float[Array, "b ha"], action: Int[Array, "b"], target: Float[Array, "..."]) -> Float[Array, ""]:
+    """Mean over the batch of the Huber (SmoothL1) or squared error between target and Q(s,a), of all heads together."""
+    if agent.heads > 1:
+        q, action = q.reshape(q.shape[0], agent.heads, -1), action[:, None]
+    chosen = jnp.sum(jnp.where(action[..., None] == jnp.arange(q.shape[-1]), q, 0.0), axis=-1)
     error = jax.lax.stop_gradient(target) - chosen
     each = optax.losses.huber_loss(error) if agent.loss == "huber" else 0.5 * jnp.square(error)
-    return jnp.mean(each)
+    return jnp.mean(each) * agent.heads
 
 
 def learn(
@@ -214,7 +258,7 @@ def update(
     net: Int[Array, ""],
     obs: PyTree,
     action: Int[Array, "b"],
-    target: Float[Array, "b"],
+    target: Float[Array, "b"] | Float[Array, "b h"],
 ) -> tuple[Learning, Float[Array, ""], Float[Array, "p a"]]:
     """One gradient step of network number `net` on one batch: the last b rows of `obs`.
 
@@ -230,7 +274,7 @@ def update(
     def error(params: Weights) -> tuple[Float[Array, ""], Float[Array, "p a"]]:
         rows = obs if one else jax.tree.map(lambda x: x[passengers:], obs)
         q = jax.vmap(network(agent, spec, params))(rows)
-        return loss(agent, q[-action.shape[0] :], action, target), q[:passengers]
+        return loss(agent, q[-action.shape[0] :], action, target), q[:passengers, : spec.num_actions]
 
     (value, q), gradient = jax.value_and_grad(error, has_aux=True)(params)
     if not one and passengers:

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt8, UInt32
 
-from highway_rl.core.backup import Backup, combine_returns
+from highway_rl.core.backup import Backup, Estimates, combine_returns
 from highway_rl.types import AnyArray
 
 
@@ -50,6 +50,7 @@ def combine_by_policy(
     group: Group,
     num_policies: int,
     key: PRNGKeyArray,
+    by: Estimates | None = None,
 ) -> tuple[Float[AnyArray, "t"], Float[AnyArray, "t n"], Float[AnyArray, "t"]]:
     """Averages within a policy, then the backup over at most `num_policies` of them: the row's own, and others that
     met the same pair, chosen at random where there are more. Rows that are not real form groups of their own.
@@ -79,6 +80,10 @@ def combine_by_policy(
     met = jax.ops.segment_max(segment, pair, count, indices_are_sorted=True)[pair] - first + 1
     turn = jnp.arange(num_policies)
     chosen = first[:, None] + ((segment - first)[:, None] + turn) % met[:, None]
-    target = combine_returns(backup, mean_returns[chosen], mean_reference[chosen], policy_mask=turn < met[:, None])
+    thought = (
+        None if by is None else ((sums(by[0][order]) / size[:, None])[chosen], (sums(by[1][order]) / size)[chosen])
+    )
+    pooled = mean_returns[chosen], mean_reference[chosen]
+    target = combine_returns(backup, *pooled, policy_mask=turn < met[:, None], by=thought)
     back = lambda x: jnp.zeros_like(x).at[order].set(x)  # noqa: E731
     return back(target), back(mean_returns[segment]), back(mean_reference[segment])

@@ -87,7 +87,7 @@ def whole_targets(
     key: PRNGKeyArray,
     drawn: Int[Array, "..."] | None = None,
     look: Any = True,
-) -> tuple[Float[Array, "rows"], Seen]:
+) -> tuple[Float[Array, "rows ..."], Seen]:
     """Targets by slot, the rings of all environments one after another. A rule that doubles lets the networks of now
     choose an action, and those of the refresh before price it; the others know those of now only.
 
@@ -99,7 +99,7 @@ def whole_targets(
         return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), jax.vmap(ring.in_order)(store, columns))
 
     def in_slots(column: Array) -> Array:
-        return jax.vmap(ring.in_slots)(store, column.reshape(store.rows.action.shape))
+        return jax.vmap(ring.in_slots)(store, column.reshape(*store.rows.action.shape, *column.shape[1:]))
 
     rows = in_order(store.rows)
     data = ring.trajectory(rows, agent.discount)
@@ -109,11 +109,14 @@ def whole_targets(
         wanted = look | in_slots(needed(agent, data, in_order(chosen.reshape(store.rows.action.shape))))
     params = [p for p in (learning.params, learning.older) if p is not None]
     now, *before = in_order([whole_store(agent, spec, p, store, step, wanted) for p in params])
+    now, averages = dqn.split_heads(agent, spec, now)
+    before = [dqn.split_heads(agent, spec, x)[0] for x in before]
     group = Group(hash_rows(rows.obs), rows.policy, rows.real) if agent.num_policies > 1 else None
     found, seen = [], []
     for rule in agent.rules:
         q, newer = (before[0], now) if dqn.doubles(rule) else (now, None)
-        found.append(dqn.targets(agent, rule, data, q, step, newer_q=newer, group=group, key=key))
+        more: Any = {"newer_q": newer, "group": group, "key": key, "averages": averages}
+        found.append(dqn.targets(agent, rule, data, q, step, **more))
         seen.append(functools.partial(diagnostics.look, agent, rule, data, rows, q, found[-1], step))
 
     def pick(trees: list[Any]) -> Any:
@@ -123,7 +126,16 @@ def whole_targets(
         return pick([one() for one in seen])
 
     told = to_see() if look is True else jax.lax.cond(look, to_see, lambda: Seen.nothing(agent))
-    return in_slots(pick([f.target for f in found])).reshape(-1), told
+    target = in_slots(pick([all_heads(agent, one) for one in found]))
+    return target.reshape(-1, *target.shape[2:]), told
+
+
+def all_heads(agent: DQN, found: dqn.Targets) -> Float[Array, "t"] | Float[Array, "t h"]:
+    """The target of Q, and with a learned chooser beside it the returns that its other heads learn the averages of."""
+    if agent.heads == 1:
+        return jnp.asarray(found.target)
+    missing = agent.heads - 1 - found.sampled.shape[1]
+    return jnp.concatenate([found.target[:, None], jnp.pad(found.sampled, ((0, 0), (0, missing)))], axis=1)
 
 
 def looks_everywhere(agent: DQN) -> bool:
@@ -142,7 +154,7 @@ def needed(agent: DQN, data: Trajectory, chosen: Bool[Array, "t"]) -> Bool[Array
     def of(rule: TargetRule) -> Bool[Array, "t"]:
         gate = rule.backup.gate_depth
         depths = tuple(dict.fromkeys((*rule.backup.depths, *((gate,) if gate else ()))))
-        found = chosen if gate == 0 else jnp.zeros_like(chosen)
+        found = chosen if gate == 0 or agent.heads > 1 else jnp.zeros_like(chosen)
         for way in lookahead(data.reward, data.discount, data.last, depths):
             ends = jnp.where(chosen & (way.discount != 0), way.end + 1, chosen.shape[0])
             found = found.at[ends].set(True, mode="drop")
@@ -154,9 +166,9 @@ def needed(agent: DQN, data: Trajectory, chosen: Bool[Array, "t"]) -> Bool[Array
 
 def whole_store(
     agent: DQN, spec: Spec, params: Weights, store: Store, step: Any, wanted: Any = True
-) -> Float[Array, "env slot a"]:
-    """q at every row, some rows at a time. Rows that are not wanted are left out, and those that so many steps cannot
-    have reached: zero there. A GPU goes through all where all are wanted: it need not gather them."""
+) -> Float[Array, "env slot ha"]:
+    """q and the other heads at every row, some at a time. Rows that are not wanted are left out, and those that so many
+    steps cannot have reached: zero there. A GPU goes through all where all are wanted: it need not gather them."""
     obs, coded = store.rows.obs, codec(spec.observation)
     rings, slots, width = obs.shape
     by_slot = lambda x: jnp.moveaxis(x, 1, 0).reshape(-1, *x.shape[2:])  # noqa: E731
@@ -182,7 +194,7 @@ def whole_store(
                 at = jax.lax.dynamic_slice_in_dim(chosen, i * size, size)
                 return q.at[at].set(each(flat.at[at].get(mode="fill", fill_value=0)), mode="drop")
 
-            empty = jnp.zeros((count, spec.num_actions), jnp.float32)
+            empty = jnp.zeros((count, agent.heads * spec.num_actions), jnp.float32)
             return jax.lax.fori_loop(0, most((rank[-1] + size - 1) // size), part, empty)
 
         return values
@@ -190,7 +202,7 @@ def whole_store(
     def everything(each: Any) -> Any:
         def values(flat: Array, _: Array) -> Array:
             padded = jnp.pad(flat, ((0, whole * size - count), (0, 0))).reshape(whole, size, width)
-            return jax.lax.map(each, padded).reshape(-1, spec.num_actions)[:count]
+            return jax.lax.map(each, padded).reshape(-1, agent.heads * spec.num_actions)[:count]
 
         return values
 

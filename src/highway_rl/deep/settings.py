@@ -28,6 +28,7 @@ def check_agent(agent: DQN) -> None:
         checks.whole(name, getattr(agent, name), 1)
     if not isinstance(agent.normalize, bool):
         raise checks.refusal("normalize", agent.normalize, "true or false")
+    checks.choice("chooser", agent.chooser, ("sample", "learned"))
     checks.choice("loss", agent.loss, ("huber", "squared"))
     if not agent.rules:
         raise ValueError("rule is an empty tuple: give at least one target rule")

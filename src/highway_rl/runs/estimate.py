@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from highway_rl.deep.dqn import DQN
+from highway_rl.deep.dqn import DQN, widened
 from highway_rl.deep.schedule import Schedule
 from highway_rl.runs.programs import shape, unplayed
 from highway_rl.types import Env, HostEnv, Spec
@@ -58,7 +58,7 @@ def _bytes(dtype: Any) -> int:
 def forward(agent: DQN, spec: Spec) -> float:
     """Multiplications and additions of one observation's way through one network."""
 
-    shapes = eqx.filter_eval_shape(agent.make_network, spec, jax.random.key(0))
+    shapes = eqx.filter_eval_shape(agent.make_network, widened(agent, spec), jax.random.key(0))
     arrays, rest = eqx.partition(shapes, lambda x: isinstance(x, jax.ShapeDtypeStruct))
     try:
         lowered = jax.jit(lambda arrays, obs: eqx.combine(arrays, rest)(obs)).lower(arrays, spec.observation)

@@ -130,12 +130,12 @@ def teller(agent: DQN, spec: Spec, step: int) -> Callable[[PyTree, Episode, Bool
         none = jnp.zeros(real.shape, jnp.int32)
         did: dict[str, Any] = episode._replace(obs=coded)._asdict()
         data = ring.trajectory(Rows(**did, policy=none, born=none, real=real), agent.discount)
-        q = dqn.q_values(agent, spec, params, episode.obs)
-        more: dict[str, Any] = {"newer_q": q if dqn.doubles(rule) else None}
+        q, averages = dqn.split_heads(agent, spec, dqn.prepared(agent, spec, params)(episode.obs))
+        more: dict[str, Any] = {"newer_q": q if dqn.doubles(rule) else None, "averages": averages}
         if agent.num_policies > 1:
             more |= {"group": Group(hash_rows(coded), none, real), "key": jax.random.key(0)}
         found = dqn.targets(agent, rule, data, q, step, **more)
-        one = dqn.targets(agent, single, data, q, step, **more)
+        one = dqn.targets(agent, single, data, q, step, **more | {"averages": None})
         end = lookahead(data.reward, data.discount, data.last, (TO_END,))[0]
         return Told(q, found.returns, found.reference, one.target, found.target, end.reward)
 

@@ -110,7 +110,7 @@ def power(count: int, least: int = 16) -> int:
 def fits(agent: DQN, spec: Spec, envs: int) -> Sizes | None:
     """The sizes of an agent that these kernels can train, else None."""
     leaves = jax.tree.leaves(spec.observation)
-    if any(leaf.dtype != bool for leaf in leaves) or leaves[0].ndim != 3:
+    if agent.heads > 1 or any(leaf.dtype != bool for leaf in leaves) or leaves[0].ndim != 3:
         return None
     network = jax.eval_shape(lambda: agent.make_network(spec, jax.random.key(0)))
     if type(network) is not BoardNetwork or not isinstance(network.head, Linear):
