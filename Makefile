@@ -18,7 +18,7 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[dev]'
 	@touch $@
 
-demo: $(READY)  ## draw the paper's first figures from live numbers, into demo/
+demo: $(READY)  ## two agents on a Gymnasium task that pays late: curves and a film, into demo/
 	$(BIN)/highway-rl demo
 
 test: $(READY) lint $(if $(CI),browser)  ## lint, types and the whole test suite
