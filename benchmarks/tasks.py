@@ -102,6 +102,7 @@ def main() -> None:
     parser.add_argument("--peer", action="store_true", help="the other alone")
     parser.add_argument("--out", type=Path, help="JSON to write, or to add to")
     args = parser.parse_args()
+    made_by = provenance(benchmark="tasks")  # now: the code may change while it runs
     for task in args.tasks:
         enough, steps = TASKS[task][0], args.steps or TASKS[task][1]
         for word in args.delays:
@@ -109,14 +110,28 @@ def main() -> None:
             if not args.peer:
                 begin = time.perf_counter()
                 found = ours(task, delay, steps, args.seeds, args.first)
-                tell(args.out, "soft-highway-dqn", task, word, steps, enough, found, time.perf_counter() - begin)
+                tell(
+                    args.out, made_by, "soft-highway-dqn", task, word, steps, enough, found, time.perf_counter() - begin
+                )
             if not args.alone:
                 begin = time.perf_counter()
                 found = [theirs(task, delay, steps, args.first + i) for i in range(args.seeds)]
-                tell(args.out, "stable-baselines3", task, word, steps, enough, found, time.perf_counter() - begin)
+                tell(
+                    args.out,
+                    made_by,
+                    "stable-baselines3",
+                    task,
+                    word,
+                    steps,
+                    enough,
+                    found,
+                    time.perf_counter() - begin,
+                )
 
 
-def tell(out: Path | None, who: str, task: str, delay: str, steps: int, enough: float, found: Any, took: float) -> None:
+def tell(
+    out: Path | None, made_by: Any, who: str, task: str, delay: str, steps: int, enough: float, found: Any, took: float
+) -> None:
     """One line to read, and a row a seed to keep."""
     good = sum(row["score"] >= enough for row in found)
     scores = ", ".join(f"{row['score']:.3g}" for row in found)
@@ -127,7 +142,7 @@ def tell(out: Path | None, who: str, task: str, delay: str, steps: int, enough: 
         return
     rows = json.loads(out.read_text())["rows"] if out.exists() else []
     facts = {"task": task, "delay": delay, "steps": steps, "who": who, "enough": enough}
-    rows += [facts | row | {"provenance": provenance(benchmark="tasks")} for row in found]
+    rows += [facts | row | {"provenance": made_by} for row in found]
     out.write_text(json.dumps({"rows": rows}, indent=1) + "\n")
 
 
