@@ -184,32 +184,15 @@ def auto(spec: Spec, key: PRNGKeyArray) -> BoardNetwork | FlatNetwork:
 
 
 def calm(spec: Spec, key: PRNGKeyArray) -> BoardNetwork | FlatNetwork:
-    """`auto` with weights and biases drawn from ±1/√inputs, as PyTorch does, the last layer's weights a hundredth of
-    that and its biases zero.
+    """`auto` with a hundredth of its last weights, so that values are near zero at first.
 
-    Biases: where all are zero every unit bends at the origin, and an observation of a few small numbers lies there.
-
-    Values near zero at first: the gate compares with what the network thinks. Where values start above the true ones it
-    stays shut until they have fallen, a factor γ a refresh; where rewards are not negative, near zero they are below
-    and it is open. Not zero: an agent whose values are all equal would always take the same action, and explore less.
+    The gate compares with what the network thinks. Where values start above the true ones it stays shut until they have
+    fallen, a factor γ a refresh; where rewards are not negative, near zero they are below and it is open. Not zero: an
+    agent whose values are all equal would always take the same action, and explore less.
     """
-    key, made = jax.random.split(key)[0], auto(spec, key)
-    layers = lambda m: jax.tree.leaves(m, is_leaf=_is_linear)  # noqa: E731
-    last = set(map(id, layers(made.head)))
-
-    def drawn(layer: Linear, key: PRNGKeyArray) -> Linear:
-        weight, bias = jax.random.split(key)
-        bound = 1 / np.sqrt(layer.weight.shape[0])
-        uniform = functools.partial(jax.random.uniform, dtype=jnp.float32, minval=-bound, maxval=bound)
-        numbers = uniform(weight, layer.weight.shape), uniform(bias, layer.bias.shape)
-        if id(layer) in last:
-            numbers = numbers[0] / 100, layer.bias
-        return eqx.tree_at(lambda x: (x.weight, x.bias), layer, numbers)
-
-    found = layers(made)
-    return eqx.tree_at(
-        layers, made, [drawn(x, k) for x, k in zip(found, jax.random.split(key, len(found)), strict=True)]
-    )
+    made = auto(spec, key)
+    last = lambda m: [layer.weight for layer in jax.tree.leaves(m.head, is_leaf=_is_linear)]  # noqa: E731
+    return eqx.tree_at(last, made, [weight / 100 for weight in last(made)])
 
 
 def _is_linear(x: object) -> bool:

@@ -21,11 +21,10 @@ PRESETS: dict[str, dict[str, Any]] = {
     "general": {
         "steps": 50_000,
         "optimizer": "adam",
-        "learning_rate": 7e-4,
-        "batch_size": 64,
+        "learning_rate": 3e-4,
         "loss": "squared",
         "network": "calm",
-        "capacity": 20_000,
+        "num_networks": 2,
         "refresh": 250,
         "start": 1_000,
         "epsilon_steps": 10_000,
