@@ -53,7 +53,7 @@ STACK = (  # of n_step_returns
     "maps = lookahead(reward, discount, last, depths)\n"
     "    return xp.stack([m.reward + m.discount * next_value[m.end] for m in maps], axis=-1)"
 )
-GATE = "return returns.__array_namespace__().maximum(returns, reference[..., None])"
+GATE = "return xp.maximum(returns, reference[..., None])"
 FAST = "theorem_3 or theorem_5 or strict"
 
 MUTANTS = [
@@ -65,8 +65,8 @@ MUTANTS = [
     Mutant(
         "gate outside the mean over depths",
         BACKUP,
-        "by_policy = smax(gated, backup.depth_alpha, backup.depth_prior, depth_mask)",
-        "by_policy = smax(returns, backup.depth_alpha, backup.depth_prior, depth_mask)\n"
+        "by_policy = smax(gated, backup.depth_alpha, backup.depth_prior, depth_mask, thought)",
+        "by_policy = smax(returns, backup.depth_alpha, backup.depth_prior, depth_mask, thought)\n"
         "    by_policy = gate(by_policy[..., None], reference)[..., 0] if backup.gate_depth is not None else by_policy",
         (CORE,),
         "combine",
