@@ -24,7 +24,7 @@ import jax
 import jax.numpy as jnp
 
 from highway_rl.data import ring
-from highway_rl.data.codec import codec
+from highway_rl.data.codec import codec_of
 from highway_rl.deep import dqn, loop
 from highway_rl.deep.refresh import make_agent, whole_store, whole_targets
 from highway_rl.deep.schedule import Schedule
@@ -112,7 +112,7 @@ def kernels(what: str, period: Any, steps: int, file: Path) -> None:
 
 def parts(env: Any, agent: Any, schedule: Any, runs: int, steps: int = 1000) -> dict[str, float]:
     """µs a step of each part alone."""
-    coded = codec(env.spec.observation)
+    coded = codec_of(env.spec)
     playing = auto_reset(env)
     run, _ = program(env, agent, schedule, runs)
     rows = jnp.zeros((runs, 1, 1, agent.batch_size, coded.width), jnp.uint8)

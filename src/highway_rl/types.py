@@ -70,7 +70,8 @@ class Spec:
 
     `observation` is a tree of shapes and types. `discount` is the one to learn with where the user names none, and
     `horizon` the most steps an episode has; None where nobody knows. `spaces` are Gymnasium's, as JSON, where its own
-    observations and actions look different.
+    observations and actions look different. `frames`: the last axis of what it shows are so many frames, the oldest
+    first, at the beginning of an episode all the first one; the store then keeps every frame once.
     """
 
     name: str
@@ -79,6 +80,7 @@ class Spec:
     discount: float | None = None
     horizon: int | None = None
     spaces: str | None = None
+    frames: int = 1
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from highway_rl.data import ring
-from highway_rl.data.codec import codec
+from highway_rl.data.codec import codec_of
 from highway_rl.deep import loop
 from highway_rl.deep.agent import Agent
 from highway_rl.deep.schedule import Schedule
@@ -19,7 +19,7 @@ GAMMA, RATE, SHARE, BATCH = 0.9, 0.24, 0.4, 4
 
 def table(spec, updates):
     """Q-learning in a table. Its state remembers what it was given: each batch's number, and each `here`."""
-    states, coded = spec.observation.shape[0], codec(spec.observation)
+    states, coded = spec.observation.shape[0], codec_of(spec)
     place = jax.vmap(lambda row: jnp.argmax(coded.decode(row)))
 
     def init(key):

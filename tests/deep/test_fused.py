@@ -9,7 +9,7 @@ import numpy as np
 import optax
 import pytest
 
-from highway_rl.data.codec import codec, decoded
+from highway_rl.data.codec import codec_of, decoded
 from highway_rl.deep import dqn, fused, loop, networks
 from highway_rl.deep.dqn import DQN, Batch
 from highway_rl.deep.refresh import make_agent
@@ -28,7 +28,7 @@ def rounded(x, digits):
 def case(game, agent, envs, few_digits):
     """Networks that have learned a little, batches and observations to act on: all random."""
     spec = make_env(f"minatar/{game[0]}", **game[1]).spec
-    rng, width = np.random.default_rng(0), codec(spec.observation).width
+    rng, width = np.random.default_rng(0), codec_of(spec).width
     learning = jax.vmap(lambda key: dqn.start(agent, spec, key))(jax.random.split(jax.random.key(1), RUNS))
     if few_digits:
         learning = learning._replace(params=jax.tree.map(lambda x: rounded(x, 5), learning.params))
@@ -45,7 +45,7 @@ def case(game, agent, envs, few_digits):
 
 def plain(agent, spec, at, learning, batches, here):
     batch = jax.tree.map(lambda x: x[at], batches)
-    obs = decoded(codec(spec.observation), jnp.concatenate([here, batch.obs]))
+    obs = decoded(codec_of(spec), jnp.concatenate([here, batch.obs]))
     learning, error, q = dqn.update(agent, spec, learning, batch.net, obs, batch.taken, batch.target)
     return learning, error, dqn.best(q)
 
@@ -93,7 +93,7 @@ def test_values_of_the_store_are_the_plain_ones(game, agent, envs):
     rows = batches.obs[:, 0, 0, :21]  # a last program with fewer rows than the others
     sizes = fused.fits(agent, spec, 1)
     found = together(lambda net, r: fused.prepared(sizes, net.params, interpret=True)(r), learning, rows)
-    values = lambda net, r: dqn.q_values(agent, spec, net.params, decoded(codec(spec.observation), r))  # noqa: E731
+    values = lambda net, r: dqn.q_values(agent, spec, net.params, decoded(codec_of(spec), r))  # noqa: E731
     np.testing.assert_allclose(found, together(values, learning, rows), atol=3e-3)
 
 

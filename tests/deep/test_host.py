@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from highway_rl.data import ring
-from highway_rl.data.codec import codec
+from highway_rl.data.codec import codec_of
 from highway_rl.deep import host
 from highway_rl.runs import Config, fit, load_all, setup
 from highway_rl.types import Env, Spec, Step
@@ -75,7 +75,7 @@ def in_time(run, drop=0):
     """What the store of the first run's first environment holds, oldest first."""
     mine = jax.tree.map(lambda x: x[0, 0], run.store)
     rows = jax.device_get(ring.in_order(mine, mine.rows))
-    obs = jax.vmap(codec(SPEC.observation).decode)(rows.obs)
+    obs = jax.vmap(codec_of(SPEC).decode)(rows.obs)
     found = [np.asarray(obs)[:, 0], rows.reward, rows.terminated, rows.real, rows.behaviour, rows.policy, rows.born]
     return np.stack([np.asarray(x, float) for x in found], axis=1)[drop:]
 

@@ -15,7 +15,7 @@ from highway_rl.core.backup import TO_END, Backup
 from highway_rl.core.bootstrap import Double
 from highway_rl.core.targets import TargetRule
 from highway_rl.data import ring as stores
-from highway_rl.data.codec import codec
+from highway_rl.data.codec import codec_of
 from highway_rl.deep import dqn, loop, networks
 from highway_rl.deep.dqn import DQN
 from highway_rl.deep.loop import advance, init
@@ -236,7 +236,7 @@ def test_what_is_stored_is_what_happened(num_envs):
     plan = Schedule(steps=400, capacity=400, start=100, refresh=100, num_envs=num_envs, policy_is="episode")
     agent = DQN(network=tiny, epsilon_end=0.5, epsilon_steps=200.0)
     run, curve = finish(agent, env, plan)
-    coded = codec(env.spec.observation)
+    coded = codec_of(env.spec)
     policies = set()
     for e in range(num_envs):
         ring = jax.tree.map(lambda x, e=e: x[e], run.store)

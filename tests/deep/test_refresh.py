@@ -12,7 +12,7 @@ from highway_rl.core import targets
 from highway_rl.core.backup import TO_END
 from highway_rl.core.bootstrap import Double, EpsilonGreedy, greedy
 from highway_rl.data import ring
-from highway_rl.data.codec import codec
+from highway_rl.data.codec import codec_of
 from highway_rl.deep import dqn, networks, refresh
 from highway_rl.deep.dqn import DQN
 from highway_rl.deep.refresh import looks_everywhere, make_agent, needed
@@ -42,7 +42,7 @@ def observation(number):
 
 def store():
     """Five steps whose observations are 0 … 4, each followed by the next, the fourth cut with 6 as its last one."""
-    encode = codec(SPEC.observation).encode
+    encode = codec_of(SPEC).encode
     coded = lambda *numbers: jnp.stack([encode(observation(n)) for n in numbers])  # noqa: E731
     rows = ring.Rows(
         coded(0, 1, 2, 3, 4),
@@ -99,7 +99,7 @@ def test_targets_in_batches(refreshed, bootstrap, step, epsilon):
     after, batches, _ = go(list(RULES).index(bootstrap), jnp.int32(step))
     following = np.where(TERMINATED, 0.0, value(bootstrap, epsilon, newer, older)[FOLLOWS])
     expected = REWARD + 0.8 * following
-    seen = np.asarray(jax.vmap(jax.vmap(jax.vmap(codec(SPEC.observation).decode)))(batches.obs))
+    seen = np.asarray(jax.vmap(jax.vmap(jax.vmap(codec_of(SPEC).decode)))(batches.obs))
     row = seen.argmax(axis=-1)
     assert row.shape == (*SHAPE, 16)
     assert set(row.reshape(-1)) == {0, 1, 2, 3, 4}  # all that is real, and nothing else
@@ -155,7 +155,7 @@ def random_store():
     rng = np.random.default_rng(0)
 
     def filled(seed):
-        coded = jnp.asarray(rng.integers(256, size=(60, codec(SPEC.observation).width)), jnp.uint8) & 0x3F
+        coded = jnp.asarray(rng.integers(256, size=(60, codec_of(SPEC).width)), jnp.uint8) & 0x3F
         ended, cut = rng.random(60) < 0.1, rng.random(60) < 0.1
         rows = ring.Rows(
             coded,

@@ -24,7 +24,7 @@ from highway_rl.core.backup import TO_END, Backup
 from highway_rl.core.bootstrap import Double, EpsilonGreedy
 from highway_rl.core.targets import TargetRule
 from highway_rl.data import ring as stores
-from highway_rl.data.codec import codec
+from highway_rl.data.codec import codec_of
 from highway_rl.deep import diagnostics, dqn, networks
 from highway_rl.deep.algorithms import ALGORITHMS, named_agent, with_bootstrap
 from highway_rl.deep.dqn import DQN, Learning
@@ -44,7 +44,7 @@ add = jax.jit(stores.add)
 
 def as_rows(steps):
     """Steps as the store takes them."""
-    coded = codec(STUB.observation)
+    coded = codec_of(STUB)
     return stores.Rows(
         obs=encoded(coded, [s.obs for s in steps]),
         action=jnp.asarray([s.action for s in steps], jnp.int32),
@@ -64,7 +64,7 @@ def encoded(coded, observations):
 def build(seed, blocks, count=11, policy_length=7):
     """A store filled block by block, and the list of all rows it was ever told; row i went to slot i modulo SLOTS."""
     rng = np.random.default_rng(seed)
-    coded = codec(STUB.observation)
+    coded = codec_of(STUB)
     store, told, done = stores.empty(SLOTS - 1, jnp.zeros(coded.width, jnp.uint8)), [], 0
     draw = lambda: tuple(bool(x) for x in rng.random(3) < 0.2)  # noqa: E731
     current = draw()

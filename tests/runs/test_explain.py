@@ -13,7 +13,7 @@ import highway_rl
 from highway_rl import runs
 from highway_rl.core.targets import targets
 from highway_rl.data import ring
-from highway_rl.data.codec import codec
+from highway_rl.data.codec import codec_of
 from highway_rl.data.ring import Rows
 from highway_rl.deep import dqn
 from highway_rl.deep.refresh import whole_targets
@@ -66,7 +66,7 @@ def random_episode(agent, length, *, terminated, seed=0):
 
 def stored(agent, given):
     """The episode in a store, as training puts it there: between others that it has nothing to do with."""
-    coded = jax.vmap(codec(agent.spec.observation).encode)
+    coded = jax.vmap(codec_of(agent.spec).encode)
     count = len(given.actions)
     zeros, ones = np.zeros(3, np.int32), np.ones(3, np.float32)
     obs = coded(given.observations)

@@ -40,7 +40,11 @@ def examples(page: Path) -> list[tuple[str, str]]:
     ]
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if examples(page)], ids=name)
+def apart(page: Path) -> object:
+    return pytest.param(page, id=name(page), marks=pytest.mark.xdist_group(name(page)))
+
+
+@pytest.mark.parametrize("page", [apart(page) for page in PAGES if examples(page)])
 def test_python_blocks(page, tmp_path):
     """As a reader would run them: one after the other, in a fresh interpreter and an empty folder."""
     script = "\n".join(f"{code}\nprint({END_OF_BLOCK!r})" for code, _ in examples(page))

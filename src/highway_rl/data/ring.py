@@ -112,6 +112,25 @@ def in_slots(store: Store, column: Any) -> Any:
     return jax.tree.map(lambda x: jnp.roll(x, store.newest + 1, axis=0), column)
 
 
+def frames(store: Store, count: int) -> Int[Array, "slot f"]:
+    """The slots that hold the last frames of each row's observation, the oldest first.
+
+    They are the rows before it; where the episode has fewer, its first row counts again.
+    """
+    rows = store.rows
+    first = jnp.roll(~rows.real | rows.terminated, 1)
+    at = [jnp.arange(first.shape[0], dtype=jnp.int32)]
+    for _ in range(count - 1):
+        at.append(jnp.where(first[at[-1]], at[-1], (at[-1] - 1) % first.shape[0]))
+    return jnp.stack(at[::-1], axis=1)
+
+
+def with_all_frames(store: Store, count: int) -> Bool[Array, "slot"]:
+    """The rows whose frames are all here: the oldest may have lost theirs."""
+    age = (jnp.arange(store.rows.action.shape[0], dtype=jnp.int32) - store.newest - 1) % store.rows.action.shape[0]
+    return age >= count - 1
+
+
 def trajectory(rows: Rows, discount: Any) -> Trajectory:
     """Rows in order as what the core's targets take. A path is cut where the next row was not acted on."""
     ahead = jnp.concatenate([rows.real[1:], jnp.zeros(1, bool)])

@@ -20,7 +20,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, UInt8
 from highway_rl.core.backup import combine_returns
 from highway_rl.core.bootstrap import filled, maxmin
 from highway_rl.core.targets import TargetRule, Trajectory, sampled_returns, soft_highway
-from highway_rl.data.codec import codec, decoded
+from highway_rl.data.codec import codec_of, decoded
 from highway_rl.deep import fused, networks
 from highway_rl.deep.grouping import Group, combine_by_policy
 from highway_rl.deep.normalized import normalized
@@ -100,7 +100,7 @@ class Batch(NamedTuple):
     obs: UInt8[Array, "*u b w"] | UInt8[Array, "rows w"]
     taken: Int[Array, "*u b"]
     target: Float[Array, "*u b"] | Float[Array, "*u b h"]
-    row: Int[Array, "*u b"] | None = None
+    row: Int[Array, "*u b"] | Int[Array, "*u b f"] | None = None
 
 
 def start(agent: DQN, spec: Spec, key: PRNGKeyArray) -> Learning:
@@ -239,8 +239,9 @@ def learn(
 
     def plain(learning: Learning, batches: Batch, at: tuple[Any, Any], here: UInt8[Array, "e w"]) -> Any:
         net, taken, target = batches.net[at], batches.taken[at], batches.target[at]
-        seen = batches.obs[at] if batches.row is None else batches.obs[batches.row[at]]
-        obs = decoded(codec(spec.observation), jnp.concatenate([here, seen]))
+        coded = codec_of(spec)
+        seen = batches.obs[at] if batches.row is None else coded.whole(batches.obs, batches.row[at])
+        obs = decoded(coded, jnp.concatenate([here, seen]))
         learning, error, values = update(agent, spec, learning, net, obs, taken, target)
         return learning, error, best(values)
 

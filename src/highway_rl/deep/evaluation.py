@@ -12,7 +12,7 @@ import numpy as np
 import scipy.special
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, UInt8
 
-from highway_rl.data.codec import codec
+from highway_rl.data.codec import codec_of
 from highway_rl.types import AnyArray, Env, HostEnv
 
 
@@ -70,7 +70,7 @@ def play_outside(
 ) -> Played:
     """`play` where environments step outside JAX, for several runs: `act` gets coded observations. Each environment
     plays its share of the episodes, so that short ones do not count more; one that does not end is not begun again."""
-    count, coded = min(AT_ONCE, episodes), codec(env.spec.observation)
+    count, coded = min(AT_ONCE, episodes), codec_of(env.spec)
     shape = (len(seeds), count)
     share = np.array([len(range(i, episodes, count)) for i in range(count)])
     rng, chance = np.random.default_rng(list(seeds)), np.asarray(epsilon, np.float32)[:, None]

@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray, PyTree
 
 from highway_rl.data import ring
-from highway_rl.data.codec import codec
+from highway_rl.data.codec import codec_of
 from highway_rl.deep import loop
 from highway_rl.deep.agent import Agent
 from highway_rl.deep.schedule import Schedule
@@ -53,7 +53,7 @@ class HostLoop:
         self.env, self.schedule, self.own, self.seeds = env, schedule, own, seeds
         self.worlds: list[Any] = []
         self.here: Any = None
-        spec, coded, count = env.spec, codec(env.spec.observation), len(seeds)
+        spec, coded, count = env.spec, codec_of(env.spec), len(seeds)
         self.coded = coded
         each = lambda f, *axes: jax.vmap(f, in_axes=(0, *axes), axis_size=count)  # noqa: E731
 
@@ -88,7 +88,7 @@ class HostLoop:
         self._learn = jax.jit(each(learn, 0, 0, 0, None), donate_argnums=(1, 3))
         self._finish = jax.jit(each(finish, 0, 0, 0), donate_argnums=1)
         self._decode = jax.jit(jax.vmap(jax.vmap(coded.decode)))
-        self._cut = jax.jit(jax.vmap(jax.vmap(ring.cut)), donate_argnums=0)
+        self._cut = jax.jit(lambda store, here: jax.vmap(jax.vmap(ring.cut))(store, coded.row(here)), donate_argnums=0)
 
     def check(self, run: loop.Run) -> HostLoop:
         """Traces what a turn needs, from shapes alone: what cannot be compiled says so before anything has begun."""

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree, UInt8, UInt32
 
 from highway_rl.data import ring
-from highway_rl.data.codec import codec
+from highway_rl.data.codec import codec_of
 from highway_rl.data.packing import packing
 from highway_rl.data.ring import Rows, Store
 from highway_rl.deep.agent import Agent
@@ -66,7 +66,8 @@ def begun(learning: PyTree, store: Store, state: PyTree, k_run: PRNGKeyArray, sc
 
 def new_store(spec: Spec, schedule: Schedule, obs: PyTree) -> Store:
     """An empty ring for each environment, whose newest row is the observation to act on."""
-    rows = jax.vmap(codec(spec.observation).encode)(obs)
+    coded = codec_of(spec)
+    rows = coded.row(jax.vmap(coded.encode)(obs))
     return jax.vmap(lambda row: ring.empty(schedule.capacity // schedule.num_envs, row))(rows)
 
 
@@ -95,7 +96,7 @@ def _period(
 ) -> tuple[Run, Curve]:
     """Begin, turn after turn, finish; before learning begins there is no refresh and no update."""
     drawn = draw(env.spec, agent, schedule, run.key, number)
-    words, coded = packing(run.env.inner), codec(env.spec.observation)  # a GPU pays for each array that a loop carries
+    words, coded = packing(run.env.inner), codec_of(env.spec)  # a GPU pays for each array that a loop carries
     place = words.pack(run.env.inner), jax.vmap(coded.encode)(run.env.obs)
 
     def turns(learning: PyTree, place: Any, batches: PyTree, updates: int) -> tuple[tuple[PyTree, Any], Made]:
@@ -191,7 +192,7 @@ def turn(
     The first update also says what is best here: one pass of a network can then see the batch and the observation to
     act on. Further updates get no observations beside theirs.
     """
-    coded = codec(env.spec.observation)
+    coded = codec_of(env.spec)
     (inner, here), loss = at, jnp.float32(0)
     if not updates:
         best = agent.act(learning, jax.vmap(coded.decode)(here))
@@ -274,7 +275,8 @@ def kept(
     """The store with the period's steps, each environment's in its own ring."""
     did, shape = played.did, played.did.action.shape
     every = lambda x: jnp.broadcast_to(x[:, None], shape)  # noqa: E731
-    here, successor = jnp.split(played.obs, 2, axis=-1)
+    coded = codec_of(spec)
+    here, successor = map(coded.row, jnp.split(played.obs, 2, axis=-1))
     by_episode = schedule.policy_is == "episode"
     new = Rows(
         obs=here,
@@ -286,7 +288,7 @@ def kept(
         born=every(drawn.steps),
         real=jnp.broadcast_to(played.real, shape),
     )
-    current = jax.vmap(codec(spec.observation).encode)(played.state.obs)
+    current = coded.row(jax.vmap(coded.encode)(played.state.obs))
     rows, truncated, after = jax.tree.map(lambda x: jnp.moveaxis(x, 0, 1), (new, did.truncated, successor))
     return jax.vmap(ring.add)(run.store, rows, truncated, after, current)
 

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree, UInt8
 
-from highway_rl.data.codec import codec
+from highway_rl.data.codec import codec_of
 from highway_rl.deep.networks import MakeNetwork
 from highway_rl.types import Spec
 
@@ -51,7 +51,7 @@ def normalized(make: MakeNetwork) -> MakeNetwork:
 
 def with_numbers_of(network: Normalized, spec: Spec, obs: UInt8[Array, "n w"], real: Bool[Array, "n"]) -> Normalized:
     """The network with the mean and deviation of these coded observations, those that are real."""
-    leaves = [x for x in jax.tree.leaves(jax.vmap(codec(spec.observation).decode)(obs)) if is_real(x)]
+    leaves = [x for x in jax.tree.leaves(jax.vmap(codec_of(spec).decode)(obs)) if is_real(x)]
     count = jnp.maximum(jnp.sum(real), 1)
 
     def moments(x: Array) -> tuple[Array, Array]:

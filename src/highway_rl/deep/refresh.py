@@ -7,12 +7,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, UInt32
 
 from highway_rl.core.lookahead import lookahead
 from highway_rl.core.targets import TargetRule, Trajectory
 from highway_rl.data import ring
-from highway_rl.data.codec import codec
+from highway_rl.data.codec import Codec, codec_of
 from highway_rl.data.ring import Store
 from highway_rl.deep import diagnostics, dqn, fused
 from highway_rl.deep.agent import Agent
@@ -57,23 +57,49 @@ def refresh(
 
     `step` is how many steps were made.
     """
+    coded = codec_of(spec)
     rows = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), store.rows)
+    every, usable = frames(coded, store)
     if agent.normalize:
-        learning = learning._replace(params=renormalized(agent, spec, learning.params, rows))
-    drawn = ring.pick(rows.real, jax.random.uniform(keys[0], (*shape, agent.batch_size)))
+        whole = coded.whole(rows.obs, every)
+        learning = learning._replace(params=renormalized(agent, spec, learning.params, whole, rows.real))
+    drawn = ring.pick(rows.real & usable, jax.random.uniform(keys[0], (*shape, agent.batch_size)))
     target, seen = whole_targets(agent, spec, learning, store, step, keys[2], drawn, look)
     net = jax.random.randint(keys[1], shape, 0, agent.num_networks)
-    large = drawn.size * rows.obs.shape[1] > LARGE
-    batches = Batch(net, rows.obs if large else rows.obs[drawn], rows.action[drawn], target[drawn])
-    batches = batches._replace(row=drawn) if large else batches
+    large, at = drawn.size * coded.width > LARGE, every[drawn]
+    batches = Batch(net, rows.obs if large else coded.whole(rows.obs, at), rows.action[drawn], target[drawn])
+    batches = batches._replace(row=at) if large else batches
     return learning._replace(older=learning.params if agent.doubles else None), batches, seen
 
 
-def renormalized(agent: DQN, spec: Spec, params: Weights, rows: ring.Rows) -> Weights:
+def frames(coded: Codec, store: Store) -> tuple[Int[Array, "n"] | Int[Array, "n f"], Any]:
+    """Where the observation of each row is, all rings one after the other, and whether all of it is there."""
+    rings, slots = store.rows.action.shape
+    if coded.frames == 1:
+        return jnp.arange(rings * slots, dtype=jnp.int32), True
+    at = jax.vmap(lambda one: ring.frames(one, coded.frames))(store)
+    at = at + slots * jnp.arange(rings, dtype=jnp.int32)[:, None, None]
+    usable = jax.vmap(lambda one: ring.with_all_frames(one, coded.frames))(store)
+    return at.reshape(rings * slots, -1), usable.reshape(-1)
+
+
+def hashes(coded: Codec, store: Store) -> UInt32[Array, "env slot 2"]:
+    """Of every observation; with several frames the hash of the frames' hashes."""
+    rows = store.rows.obs.reshape(-1, store.rows.obs.shape[-1])
+    if coded.frames == 1:
+        found = hash_rows(rows)
+    else:
+        beside = rows.shape[1] - coded.frame
+        each = jax.lax.bitcast_convert_type(hash_rows(rows[:, beside:]), jnp.uint8)[frames(coded, store)[0]]
+        found = hash_rows(jnp.concatenate([rows[:, :beside], each.reshape(rows.shape[0], -1)], axis=1))
+    return found.reshape(*store.rows.action.shape, 2)
+
+
+def renormalized(agent: DQN, spec: Spec, params: Weights, obs: Any, real: Bool[Array, "n"]) -> Weights:
     """The networks with the mean and deviation of the observations in the store."""
 
     def one(weights: Weights) -> Weights:
-        return weights_of(with_numbers_of(dqn.network(agent, spec, weights), spec, rows.obs, rows.real))
+        return weights_of(with_numbers_of(dqn.network(agent, spec, weights), spec, obs, real))
 
     return jax.vmap(one)(params)
 
@@ -111,7 +137,7 @@ def whole_targets(
     now, *before = in_order([whole_store(agent, spec, p, store, step, wanted) for p in params])
     now, averages = dqn.split_heads(agent, spec, now)
     before = [dqn.split_heads(agent, spec, x)[0] for x in before]
-    group = Group(hash_rows(rows.obs), rows.policy, rows.real) if agent.num_policies > 1 else None
+    group = Group(in_order(hashes(codec_of(spec), store)), rows.policy, rows.real) if agent.num_policies > 1 else None
     found, seen = [], []
     for rule in agent.rules:
         q, newer = (before[0], now) if dqn.doubles(rule) else (now, None)
@@ -169,7 +195,7 @@ def whole_store(
 ) -> Float[Array, "env slot ha"]:
     """q and the other heads at every row, some at a time. Rows that are not wanted are left out, and those that so many
     steps cannot have reached: zero there. A GPU goes through all where all are wanted: it need not gather them."""
-    obs, coded = store.rows.obs, codec(spec.observation)
+    obs, coded = store.rows.obs, codec_of(spec)
     rings, slots, width = obs.shape
     by_slot = lambda x: jnp.moveaxis(x, 1, 0).reshape(-1, *x.shape[2:])  # noqa: E731
     flat = by_slot(obs)  # slot by slot, so that rows never written come last
@@ -180,6 +206,13 @@ def whole_store(
 
     def each(part: Array) -> Array:
         return many(jax.vmap(coded.decode)(part))
+
+    def taken(flat: Array, at: Array) -> Array:
+        if coded.frames == 1:
+            return flat.at[at].get(mode="fill", fill_value=0)
+        held = jax.vmap(lambda one: ring.frames(one, coded.frames))(store)
+        held = by_slot(rings * held + jnp.arange(rings, dtype=jnp.int32)[:, None, None])
+        return coded.whole(flat, held[jnp.minimum(at, count - 1)])
 
     def some(each: Any) -> Any:
         def values(flat: Array, wanted: Array) -> Array:
@@ -192,7 +225,7 @@ def whole_store(
 
             def part(i: Any, q: Array) -> Array:
                 at = jax.lax.dynamic_slice_in_dim(chosen, i * size, size)
-                return q.at[at].set(each(flat.at[at].get(mode="fill", fill_value=0)), mode="drop")
+                return q.at[at].set(each(taken(flat, at)), mode="drop")
 
             empty = jnp.zeros((count, agent.heads * spec.num_actions), jnp.float32)
             return jax.lax.fori_loop(0, most((rank[-1] + size - 1) // size), part, empty)
@@ -209,7 +242,7 @@ def whole_store(
     sizes = fused.fits(agent, spec, 1)
     on_gpu = each if sizes is None else fused.prepared(sizes, params)
     mask = by_slot(jnp.broadcast_to(wanted, (rings, slots)))
-    which = everything if wanted is True else some
+    which = everything if wanted is True and coded.frames == 1 else some
     q = jax.lax.platform_dependent(flat, mask, cpu=some(each), cuda=which(on_gpu), default=which(each))
     return jnp.moveaxis(q.reshape(slots, rings, -1), 1, 0)
 

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import PyTree
 
 from highway_rl import checks
-from highway_rl.data.codec import codec
+from highway_rl.data.codec import codec_of
 from highway_rl.deep import dqn
 from highway_rl.deep.dqn import DQN
 from highway_rl.deep.evaluation import Played, by_algo, play, play_outside, summary
@@ -76,7 +76,7 @@ def _both(program: Program, params: PyTree, episodes: int, seed: int, max_steps:
 
 def outside(agent: DQN, spec: Spec) -> Any:
     """(params[run], coded observations[run, env]) → the best actions, compiled."""
-    decode = codec(spec.observation).decode
+    decode = codec_of(spec).decode
 
     def best(params: PyTree, here: Any) -> Any:
         return dqn.best(dqn.q_values(agent, spec, params, jax.vmap(decode)(here)))

@@ -21,7 +21,7 @@ from highway_rl.core.backup import TO_END, Backup
 from highway_rl.core.lookahead import lookahead
 from highway_rl.core.targets import TargetRule
 from highway_rl.data import ring
-from highway_rl.data.codec import codec
+from highway_rl.data.codec import codec_of
 from highway_rl.data.ring import Rows
 from highway_rl.deep import dqn
 from highway_rl.deep.dqn import DQN
@@ -126,7 +126,7 @@ def teller(agent: DQN, spec: Spec, step: int) -> Callable[[PyTree, Episode, Bool
     single = dataclasses.replace(rule, backup=Backup((1,), gate_depth=None))
 
     def tell(params: PyTree, episode: Episode, real: Bool[Array, "t"]) -> Told:
-        coded = jax.vmap(codec(spec.observation).encode)(episode.obs)
+        coded = jax.vmap(codec_of(spec).encode)(episode.obs)
         none = jnp.zeros(real.shape, jnp.int32)
         did: dict[str, Any] = episode._replace(obs=coded)._asdict()
         data = ring.trajectory(Rows(**did, policy=none, born=none, real=real), agent.discount)

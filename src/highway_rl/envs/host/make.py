@@ -125,6 +125,7 @@ def host_env(
     try:
         observed, acted = _spaces(one, name)
         about = getattr(one, "spec", None)
+        frames = one.count if isinstance(one, prepare.Stacked) else 1
     finally:
         one.close()
     seen, acts = seeing(observed), acting(acted, name)
@@ -135,7 +136,7 @@ def host_env(
     horizon = getattr(about, "max_episode_steps", None)
     called = name if delay is None else f"{name}-delay"
     discount = None if delay is None else late_discount(horizon)
-    spec = Spec(called, whole.like, acts.number, discount, horizon, written.write(shown, acted))
+    spec = Spec(called, whole.like, acts.number, discount, horizon, written.write(shown, acted), frames)
 
     def start(count: int, seed: int) -> Any:
         seeds = [int(x) for x in np.random.SeedSequence(seed).generate_state(count)]

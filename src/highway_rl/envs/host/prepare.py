@@ -66,10 +66,11 @@ class Cells(gymnasium.ObservationWrapper):
 
 
 class Stacked(gymnasium.Wrapper):
-    """The last frames of a picture, as its channels."""
+    """The last frames of a picture, as its channels; at the beginning of an episode all are the first one."""
 
     def __init__(self, env: gymnasium.Env, count: int) -> None:
         super().__init__(env)
+        self.count = count
         space: Any = env.observation_space
         self.observation_space = gymnasium.spaces.Box(0, 255, (*space.shape[:2], count), np.uint8)
         self.frames = np.zeros(self.observation_space.shape, np.uint8)
