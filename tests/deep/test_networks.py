@@ -25,16 +25,16 @@ SHAPES = [
 ]
 
 
-def made(board, filters, others, hidden):
+def made(board, filters, others, hidden, level=False):
     """A network with random biases, and 20 observations for it."""
     shapes = [jax.ShapeDtypeStruct(board, bool)] + [jax.ShapeDtypeStruct((others,), bool)] * bool(others)
-    net = BoardNetwork(Spec("board", shapes, 5), jax.random.key(0), filters=(filters,), hidden=hidden)
+    net = BoardNetwork(Spec("board", shapes, 5), jax.random.key(0), filters=(filters,), hidden=hidden, level=level)
     rng = np.random.default_rng(0)
     net = jax.tree.map(lambda x: x + 0.1 * rng.normal(size=x.shape).astype(np.float32), net)
     return net, [jnp.asarray(rng.random((20, *s.shape)) < 0.3) for s in shapes]
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", [*SHAPES, (*SHAPES[2], True)])
 def test_bands_are_the_same_function(shape):
     net, obs = made(*shape)
     ready = net.prepared()
@@ -91,6 +91,36 @@ def test_calm_is_auto_with_a_hundredth_of_its_last_weights(spec, dueling, monkey
     assert eqx.tree_equal(without(usual), without(calm))
     back = jax.tree.map(lambda x: x * 100, calm.head)
     assert eqx.tree_equal(back, usual.head, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
+def test_level_is_auto_with_equinox_layer_norm_and_pytorch_numbers(spec):
+    """Its shapes are auto's. Weights and biases fill ±1/√inputs, the head's weights a hundredth; every dense layer goes
+    through LayerNorm, here Equinox's."""
+    key, obs = jax.random.key(4), some(spec)
+    usual, level = networks.auto(spec, key), networks.level(spec, key)
+    assert jax.tree.map(jnp.shape, eqx.filter(level, eqx.is_array)) == jax.tree.map(
+        jnp.shape, eqx.filter(eqx.tree_at(lambda n: n.hidden, level, usual.hidden), eqx.is_array)
+    )
+    for layer in [*getattr(level, "convolutions", []), *level.hidden, level.head]:
+        last = layer is level.head
+        bound = (0.01 if last else 1) / np.sqrt(layer.weight.shape[0])
+        assert 0.9 * bound < np.abs(layer.weight).max() <= bound
+        assert np.all(layer.bias == 0) if last else 0.3 * bound < np.std(layer.bias) < 0.9 * bound
+    assert len({float(x.weight[0, 0]) for x in level.hidden}) == len(level.hidden)
+
+    def by_equinox(obs):
+        if spec.name == "board":
+            found = jax.nn.relu(networks.convolve(level.convolutions[0], obs, *level.windows[0])).reshape(-1)
+        else:
+            found = obs
+        for layer in level.hidden:
+            found = jax.nn.relu(eqx.nn.LayerNorm(layer.bias.shape, use_weight=False, use_bias=False)(layer(found)))
+        return level.head(found)
+
+    wanted = jax.vmap(by_equinox)(obs)
+    assert 0 < np.abs(wanted).max() < 0.1
+    np.testing.assert_allclose(jax.vmap(level)(obs), wanted, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", NETWORKS.known)

@@ -124,7 +124,7 @@ def test_forward_view_is_offline_traces(kind):
 def plain_updates(q, kept, chosen, backup):
     """Algorithm 3's inner loop as the paper prints it, over raw episodes."""
     horizon = kept["state"].shape[1]
-    for pair, places, lefts in zip(*(np.asarray(x) for x in chosen), strict=True):
+    for pair, places, lefts in zip(*(np.asarray(x) for x in chosen[:3]), strict=True):
         by_policy = []
         for place, left in zip(places, lefts, strict=True):
             rollouts = []
@@ -173,7 +173,7 @@ def test_the_search_finds_every_policy_equally():
     agent = tabular.highway_q_learning(4, capacity=64, updates=400)
     kept, _ = filled(env, agent, jnp.zeros((env.num_states, 4)), 50)
     chosen = jax.jit(lambda kept: replay.choose(agent.replay, kept, jnp.int32(49), jax.random.key(1)))(kept)
-    pairs, places, lefts = (np.asarray(x) for x in chosen)
+    pairs, places, lefts, _ = (np.asarray(x) for x in chosen)
     table = np.asarray(kept.pair_at)
     seen = {}
     for pair, place, left in zip(pairs, places[..., 0], lefts[..., 0], strict=True):

@@ -78,6 +78,7 @@ def test_targets_of_an_episode_are_the_exact_operator(method):
         {"gate_depth": 0},
         {"gate_depth": 3},
         {"depths": (2, 4)},
+        {"chooser": "half", "policies": 3},
     ],
     ids=str,
 )
@@ -89,12 +90,13 @@ def test_highway_updates_are_the_exact_operator(settings):
 
     @jax.jit
     def update(q, episodes, pair):
-        kept = replay.empty(agent.replay, LAYERS)
+        kept = replay.empty(agent.replay, LAYERS, q.size)
         for i, episode in enumerate(episodes):
             kept = replay.store(agent.replay, kept, episode, ACTIONS, jnp.int32(i))
         first = (jnp.arange(3, dtype=jnp.int32) * LAYERS)[None, :, None]
-        chosen = replay.Chosen(pair[None], first, jnp.full_like(first, LAYERS))
-        return replay._in_turn(agent.rule, 1.0, DISCOUNT, replay.Tables(q, q.max(-1)), kept, chosen, jnp.bool_(True))
+        chosen = replay.Chosen(pair[None], first, jnp.full_like(first, LAYERS), jnp.array([3], jnp.int32))
+        how = (agent.replay, agent.rule)
+        return replay._in_turn(how, 1.0, DISCOUNT, replay.Tables(q, q.max(-1)), kept, chosen, jnp.bool_(True))
 
     for seed in range(3):
         mdp, policies, q = world(seed)

@@ -79,10 +79,18 @@ def scaled(x: Any) -> Float[Array, "..."]:
     return x.astype(jnp.float32) / 255 if x.dtype == jnp.uint8 else x.astype(jnp.float32)
 
 
-def dense(hidden: Sequence[Linear], head: Linear | Dueling, y: Float[Array, "f"]) -> Float[Array, "a"]:
+def dense(hidden: Sequence[Linear], head: Linear | Dueling, y: Float[Array, "f"], level: bool) -> Float[Array, "a"]:
     for layer in hidden:
-        y = jax.nn.relu(layer(y))
+        y = unit(layer(y), level)
     return head(y)
+
+
+def unit(y: Float[Array, "f"], level: bool) -> Float[Array, "f"]:
+    """relu(y), or of y brought to mean zero and deviation one over the layer: LayerNorm without a scale of its own."""
+    if level:
+        y = y - jnp.mean(y)
+        y = y * jax.lax.rsqrt(jnp.mean(jnp.square(y)) + 1e-5)
+    return jax.nn.relu(y)
 
 
 def split_shapes(observation: PyTree) -> tuple[list[tuple[int, ...]], list[int]]:

@@ -22,7 +22,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from highway_rl import checks
-from highway_rl.deep.layers import Dueling, Linear, convolve, dense, patches, scaled, split, split_shapes
+from highway_rl.deep.layers import Dueling, Linear, convolve, dense, patches, scaled, split, split_shapes, unit
 from highway_rl.registry import Registry
 from highway_rl.types import Spec
 
@@ -33,13 +33,17 @@ BAND = 4
 
 
 class BoardNetwork(eqx.Module):
-    """Convolutions on the boards, the other parts of the observation beside their features, dense layers, a head."""
+    """Convolutions on the boards, the other parts of the observation beside their features, dense layers, a head.
+
+    Dense layers are `level` where each is brought to one scale.
+    """
 
     convolutions: list[Linear]
     hidden: list[Linear]
     head: Linear | Dueling
     windows: tuple[tuple[int, int], ...] = eqx.field(static=True)
     shape: tuple[int, ...] = eqx.field(static=True)
+    level: bool = eqx.field(static=True)
 
     def __init__(
         self,
@@ -49,13 +53,14 @@ class BoardNetwork(eqx.Module):
         filters: Sequence[tuple[int, int, int]] = ((16, 3, 1),),
         hidden: Sequence[int] = (128,),
         dueling: bool = False,
+        level: bool = False,
     ) -> None:
         boards, others = split_shapes(spec.observation)
         if len(boards) != 1:
             raise ValueError(f"{spec.name} shows {len(boards)} boards: give a network of your own, or mlp")
         (height, width, channels), extra = boards[0], sum(others)
         keys = iter(jax.random.split(key, len(filters) + len(hidden) + 2))
-        self.shape = boards[0]
+        self.shape, self.level = boards[0], level
         self.windows = tuple((size, stride) for _, size, stride in filters)
         self.convolutions = []
         for count, size, stride in filters:
@@ -75,7 +80,8 @@ class BoardNetwork(eqx.Module):
             x = jax.nn.relu(convolve(layer, x, *window))
         features = jnp.concatenate([x.reshape(-1), *others])
         # left alone, XLA would split the product with these features into one for each part
-        return dense(self.hidden, self.head, jax.lax.optimization_barrier(features) if others else features)
+        features = jax.lax.optimization_barrier(features) if others else features
+        return dense(self.hidden, self.head, features, self.level)
 
     def prepared(self) -> BoardNetwork | SmallBoards:
         """The same function, faster on many small boards: there a GPU prefers large matrix products to the traffic of
@@ -122,8 +128,8 @@ class SmallBoards(eqx.Module):
         y = jax.nn.relu(bands @ self.matrix).reshape(-1) @ self.first
         if others:
             y = y + jnp.concatenate(others) @ self.beside
-        first, *rest = self.network.hidden
-        return dense(rest, self.network.head, jax.nn.relu(y + first.bias))
+        (first, *rest), level = self.network.hidden, self.network.level
+        return dense(rest, self.network.head, unit(y + first.bias, level), level)
 
 
 def unrolled(
@@ -142,14 +148,22 @@ def unrolled(
 
 
 class FlatNetwork(eqx.Module):
-    """Dense layers on the whole observation as one vector."""
+    """Dense layers on the whole observation as one vector; `level` where each is brought to one scale."""
 
     hidden: list[Linear]
     head: Linear | Dueling
+    level: bool = eqx.field(static=True)
 
     def __init__(
-        self, spec: Spec, key: PRNGKeyArray, *, hidden: Sequence[int] = (128, 128), dueling: bool = False
+        self,
+        spec: Spec,
+        key: PRNGKeyArray,
+        *,
+        hidden: Sequence[int] = (128, 128),
+        dueling: bool = False,
+        level: bool = False,
     ) -> None:
+        self.level = level
         sizes = [sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(spec.observation)), *hidden]
         keys = jax.random.split(key, len(sizes))
         self.hidden = [Linear(a, b, k) for a, b, k in zip(sizes[:-1], sizes[1:], keys[1:], strict=True)]
@@ -157,30 +171,30 @@ class FlatNetwork(eqx.Module):
 
     def __call__(self, obs: PyTree) -> Float[Array, "a"]:
         y = jnp.concatenate([scaled(leaf).reshape(-1) for leaf in jax.tree.leaves(obs)])
-        return dense(self.hidden, self.head, y)
+        return dense(self.hidden, self.head, y, self.level)
 
 
-def minatar(spec: Spec, key: PRNGKeyArray) -> BoardNetwork:
+def minatar(spec: Spec, key: PRNGKeyArray, **options: Any) -> BoardNetwork:
     """MinAtar's: 16 filters of 3 × 3, a layer of 128. The delay's one-hot joins the convolution's features."""
-    return BoardNetwork(spec, key)
+    return BoardNetwork(spec, key, **options)
 
 
-def nature(spec: Spec, key: PRNGKeyArray) -> BoardNetwork:
+def nature(spec: Spec, key: PRNGKeyArray, **options: Any) -> BoardNetwork:
     """The Nature DQN's: three convolutions and a layer of 512, for pictures of about 84 × 84."""
-    return BoardNetwork(spec, key, filters=((32, 8, 4), (64, 4, 2), (64, 3, 1)), hidden=(512,))
+    return BoardNetwork(spec, key, filters=((32, 8, 4), (64, 4, 2), (64, 3, 1)), hidden=(512,), **options)
 
 
-def mlp(spec: Spec, key: PRNGKeyArray) -> FlatNetwork:
+def mlp(spec: Spec, key: PRNGKeyArray, **options: Any) -> FlatNetwork:
     """Two layers of 128 on the flat observation."""
-    return FlatNetwork(spec, key)
+    return FlatNetwork(spec, key, **options)
 
 
-def auto(spec: Spec, key: PRNGKeyArray) -> BoardNetwork | FlatNetwork:
+def auto(spec: Spec, key: PRNGKeyArray, **options: Any) -> BoardNetwork | FlatNetwork:
     """`minatar` where the observation holds a small board, `nature` where it holds a picture, else `mlp`."""
     boards, _ = split_shapes(spec.observation)
     if len(boards) != 1 or min(boards[0][:2]) < 3:
-        return mlp(spec, key)
-    return minatar(spec, key) if min(boards[0][:2]) < 36 else nature(spec, key)
+        return mlp(spec, key, **options)
+    return (minatar if min(boards[0][:2]) < 36 else nature)(spec, key, **options)
 
 
 def calm(spec: Spec, key: PRNGKeyArray) -> BoardNetwork | FlatNetwork:
@@ -190,9 +204,39 @@ def calm(spec: Spec, key: PRNGKeyArray) -> BoardNetwork | FlatNetwork:
     fallen, a factor γ a refresh; where rewards are not negative, near zero they are below and it is open. Not zero: an
     agent whose values are all equal would always take the same action, and explore less.
     """
-    made = auto(spec, key)
-    last = lambda m: [layer.weight for layer in jax.tree.leaves(m.head, is_leaf=_is_linear)]  # noqa: E731
-    return eqx.tree_at(last, made, [weight / 100 for weight in last(made)])
+    return _small_head(auto(spec, key))
+
+
+def level(spec: Spec, key: PRNGKeyArray) -> BoardNetwork | FlatNetwork:
+    """`calm` for tasks that nobody has tuned it to. Two more things differ from `auto`:
+
+    Each dense layer is brought to mean zero and deviation one before its relu (LayerNorm), which keeps the values of
+    what is not in the batch from drifting: on small tasks they stay nearer to what can be earned.
+
+    Weights and biases begin uniform in ±1/√inputs, as PyTorch's do. With biases of zero every unit bends at the origin,
+    where an observation of a few small numbers lies, and of such a layer brought to one scale only a direction is left.
+    """
+    key, made = jax.random.split(key)[0], auto(spec, key, level=True)
+    layers = lambda m: jax.tree.leaves(m, is_leaf=_is_linear)  # noqa: E731
+
+    def drawn(layer: Linear, key: PRNGKeyArray) -> Linear:
+        weight, bias = jax.random.split(key)
+        bound = 1 / np.sqrt(layer.weight.shape[0])
+        uniform = functools.partial(jax.random.uniform, dtype=jnp.float32, minval=-bound, maxval=bound)
+        numbers = uniform(weight, layer.weight.shape), uniform(bias, layer.bias.shape)
+        return eqx.tree_at(lambda x: (x.weight, x.bias), layer, numbers)
+
+    found = layers(made)
+    keys = jax.random.split(key, len(found))
+    made = eqx.tree_at(layers, made, [drawn(x, k) for x, k in zip(found, keys, strict=True)])
+    return _small_head(made)
+
+
+def _small_head(made: Any) -> Any:
+    """The network with a hundredth of its last weights, and no last biases."""
+    last = lambda m: jax.tree.leaves(m.head, is_leaf=_is_linear)  # noqa: E731
+    smaller = [eqx.tree_at(lambda x: (x.weight, x.bias), x, (x.weight / 100, x.bias * 0)) for x in last(made)]
+    return eqx.tree_at(last, made, smaller, is_leaf=_is_linear)
 
 
 def _is_linear(x: object) -> bool:
@@ -205,6 +249,7 @@ NETWORKS: Registry[MakeNetwork] = Registry(
     {
         "auto": auto,
         "calm": calm,
+        "level": level,
         "minatar": minatar,
         "nature": nature,
         "mlp": mlp,

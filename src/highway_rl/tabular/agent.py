@@ -87,7 +87,7 @@ def start(env: DiscreteEnv, agent: TabularAgent) -> Memory:
     if agent.replay is None:
         return Memory(q)
     value = jnp.full(env.num_states, value_of(agent.rule.bootstrap, q[0], q[0]))
-    return Memory(q, value, empty(agent.replay, env.horizon))
+    return Memory(q, value, empty(agent.replay, env.horizon, q.size))
 
 
 def behave(q: Float[Array, "a"], epsilon: Any, draw: Float[Array, ""]) -> tuple[Array, Array]:
@@ -160,7 +160,7 @@ def learner(env: Any, agent: TabularAgent) -> Learner:
 def highway_q_learning(
     horizon: int,
     *,
-    policies: int = 3,
+    policies: int | None = None,
     rollouts: int = 1,
     updates: int | None = None,
     alpha: Any = math.inf,
@@ -168,17 +168,23 @@ def highway_q_learning(
     depths: Iterable[int] | None = None,
     capacity: int = 1024,
     epsilon: Any = 0.2,
+    chooser: str = "sample",
+    confidence: float = -2.0,
 ) -> TabularAgent:
     """Highway Q-learning with 𝒩 = {1,…,T−t}, M = `policies`, I_rollout = `rollouts`, I_update = `updates` (T if None).
 
     alpha = ∞ is the paper's maximum over policies and depths; a finite one its softmax; gate_depth None, 0 or 3 the
     ablations of the gate. Each update replaces Q(s,a) by its target. The newest `capacity` episodes are kept.
 
+    chooser "half" is for tasks with chance in them (`chooser.py`): it averages over 32 policies where the paper's
+    "sample" takes the largest of 3, unless you name another number.
+
     Paper: App. B.1, Eq. 20; settings of App. C.2.
     """
     reach = tuple(range(1, horizon + 1)) if depths is None else tuple(depths)
     backup = Backup(reach, depth_alpha=alpha, policy_alpha=alpha, gate_depth=gate_depth)
-    replay = Replay(policies, rollouts, horizon if updates is None else updates, capacity)
+    policies = {"sample": 3}.get(chooser, 32) if policies is None else policies
+    replay = Replay(policies, rollouts, horizon if updates is None else updates, capacity, chooser, confidence)
     return TabularAgent(TargetRule(backup), learning_rate=1.0, epsilon=epsilon, replay=replay)
 
 

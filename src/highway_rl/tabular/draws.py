@@ -39,3 +39,13 @@ def distinct(draws: Float[Array, "u m"], count: Int[Array, "u"]) -> tuple[Int[Ar
         rank = jnp.where(rank < 0, j, rank)
         ranks.append(rank if not ranks else jnp.where(i < count, rank, ranks[0]))
     return jnp.stack(ranks, axis=1), jnp.arange(size, dtype=jnp.int32) < count[:, None]
+
+
+def spread(draws: Float[Array, "u m"], count: Int[Array, "u"]) -> tuple[Int[Array, "u m"], Bool[Array, "u m"]]:
+    """`distinct` for many: one number from each of m equal parts of 0…count, so that they come from everywhere."""
+    size = draws.shape[1]
+    part, whole = jnp.arange(size, dtype=count.dtype), count[:, None]
+    low, high = part * whole // size, (part + 1) * whole // size
+    rank = low + jnp.floor(draws * (high - low).astype(draws.dtype)).astype(count.dtype)
+    some = part < whole
+    return jnp.where(some, jnp.where(whole < size, part, jnp.minimum(rank, high - 1)), 0), some

@@ -8,8 +8,6 @@ search does not look at Q, so that of all I_update updates of an episode is done
 
 from __future__ import annotations
 
-import dataclasses
-import math
 from typing import Any, NamedTuple
 
 import jax
@@ -17,25 +15,32 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from highway_rl import checks
-from highway_rl.core.backup import combine_returns
 from highway_rl.core.bootstrap import value_of
 from highway_rl.core.lookahead import lookahead
 from highway_rl.core.returns import returns_from_start
 from highway_rl.core.targets import TargetRule
-from highway_rl.tabular.draws import BLOCK, distinct, nth_bit
+from highway_rl.tabular.chooser import LEAST_RATE, Outcomes, halved_target, highway_target, no_outcomes, noted
+from highway_rl.tabular.draws import BLOCK, distinct, nth_bit, spread
 from highway_rl.types import NEVER, record, static
 
 
 @record
 class Replay:
-    """M policies per update, I_rollout episodes per policy, I_update updates per episode, episodes kept."""
+    """M policies per update, I_rollout episodes per policy, I_update updates per episode, episodes kept.
+
+    `chooser` "sample" is the paper's maximum of samples, "half" the one of `chooser.py`, with its `confidence`.
+    """
 
     policies: int = static(default=3)
     rollouts: int = static(default=1)
     updates: int = static(default=1)
     capacity: int = static(default=1024)
+    chooser: str = static(default="sample")
+    confidence: float = static(default=-2.0)
 
     def __post_init__(self) -> None:
+        checks.choice("chooser", self.chooser, ("sample", "half"))
+        checks.number("confidence", self.confidence)
         for name in ("policies", "rollouts", "updates", "capacity"):
             checks.whole(name, getattr(self, name), 1)
         if self.capacity % (BLOCK * self.rollouts):
@@ -46,7 +51,7 @@ class Episodes(NamedTuple):
     """A ring of episodes end to end: the state of each step, and `to_end`, the return from there to the end.
 
     A spare episode at the end keeps slices inside. `pair_at` is s·|A| + a by time, for the search; −1 is no step.
-    `ends` are the running totals of `length`.
+    `ends` are the running totals of `length`. `pair` and `outcomes` are kept for a chooser that looks at them.
     """
 
     state: Int[Array, "steps"]
@@ -54,16 +59,21 @@ class Episodes(NamedTuple):
     pair_at: Int[Array, "t e"]
     length: Int[Array, "e"]
     ends: Int[Array, "e"]
+    pair: Int[Array, "steps"] | None = None
+    outcomes: Outcomes | None = None
 
 
-def empty(replay: Replay, horizon: int) -> Episodes:
+def empty(replay: Replay, horizon: int, num_pairs: int = 0) -> Episodes:
     steps = (replay.capacity + 1) * horizon
+    looks = replay.chooser != "sample"
     return Episodes(
         jnp.zeros(steps, jnp.int32),
         jnp.zeros(steps, float),
         jnp.full((horizon, replay.capacity), -1, jnp.int32),
         jnp.zeros(replay.capacity, jnp.int32),
         jnp.zeros(replay.capacity, jnp.int32),
+        jnp.zeros(steps, jnp.int32) if looks else None,
+        no_outcomes(num_pairs) if looks else None,
     )
 
 
@@ -86,18 +96,21 @@ def store(replay: Replay, kept: Episodes, episode: Any, num_actions: int, count:
         jax.lax.dynamic_update_slice(kept.pair_at, pair[:, None], (jnp.int32(0), place)),
         kept.length.at[place].set(length),
         kept.ends + longer,
+        None if kept.pair is None else put(kept.pair, jnp.maximum(pair, 0)),
+        None if kept.outcomes is None else noted(kept.outcomes, episode, num_actions),
     )
 
 
 class Chosen(NamedTuple):
     """One update: its (s,a), where it begins in the sampled policies' episodes, and how many steps are left there.
 
-    `left` is 0 where an episode of the policy does not have (s,a).
+    `left` is 0 where an episode of the policy does not have (s,a); `met` is how many policies have it.
     """
 
     pair: Int[Array, ""]
     step: Int[Array, "m r"]
     left: Int[Array, "m r"]
+    met: Int[Array, ""]
 
 
 def choose(replay: Replay, kept: Episodes, count: Int[Array, ""], key: PRNGKeyArray) -> Chosen:
@@ -133,7 +146,7 @@ def choose(replay: Replay, kept: Episodes, count: Int[Array, ""], key: PRNGKeyAr
         jnp.zeros(replay.updates, jnp.int32),
     )
     words, ends, total = jax.lax.fori_loop(jnp.int32(0), used, note, start)
-    rank, some = distinct(draws[:, 1:], total)
+    rank, some = (distinct if replay.chooser == "sample" else spread)(draws[:, 1:], total)
     block = jnp.sum(ends[:, None, :] <= rank[:, :, None], axis=-1, dtype=jnp.int32)
     block = jnp.minimum(block, blocks - 1)
     before = jnp.where(block > 0, jnp.take_along_axis(ends, jnp.maximum(block - 1, 0), axis=1), 0)
@@ -141,7 +154,7 @@ def choose(replay: Replay, kept: Episodes, count: Int[Array, ""], key: PRNGKeyAr
     episodes = policy[:, :, None] * replay.rollouts + jnp.arange(replay.rollouts, dtype=jnp.int32)
     has = (kept.pair_at[time[:, None, None], episodes] == pair[:, None, None]) & some[:, :, None]
     left = jnp.where(has, kept.length[episodes] - time[:, None, None], 0)
-    return Chosen(pair, episodes * horizon + time[:, None, None], left)
+    return Chosen(pair, episodes * horizon + time[:, None, None], left, total)
 
 
 class Tables(NamedTuple):
@@ -164,7 +177,7 @@ def replay_updates(
 
     def updated() -> Tables:
         chosen = choose(replay, kept, count, key)
-        settings = (agent.rule, agent.learning_rate, agent.discount)
+        settings = ((replay, agent.rule), agent.learning_rate, agent.discount)
         return Tables(*_in_turn(*settings, tables, kept, chosen, jnp.asarray(going, bool)))
 
     if replay.rollouts == 1:
@@ -173,13 +186,14 @@ def replay_updates(
     return jax.lax.cond(whole, updated, lambda: tables)
 
 
+How = tuple[Replay, TargetRule]
+
+
 @jax.custom_batching.custom_vmap
-def _in_turn(
-    rule: TargetRule, rate: Any, discount: Any, tables: Tables, kept: Episodes, chosen: Chosen, going: Any
-) -> Tables:
+def _in_turn(how: How, rate: Any, discount: Any, tables: Tables, kept: Episodes, chosen: Chosen, going: Any) -> Tables:
     """The updates one after the other. Several seeds at once go one after the other too: see `_seed_after_seed`."""
     rows = jax.tree.map(lambda x: x[None], (tables, kept, chosen, going))
-    return Tables(*(x[0] for x in _flat_updates(rule, rate, discount, *rows)))
+    return Tables(*(x[0] for x in _flat_updates(how, rate, discount, *rows)))
 
 
 @_in_turn.def_vmap
@@ -205,7 +219,7 @@ def _seed_after_seed(size: int, batched: Any, *args: Any) -> tuple[Tables, Any]:
 
 
 def _flat_updates(
-    rule: TargetRule,
+    how: How,
     rate: Any,
     discount: Any,
     tables: Tables,
@@ -214,6 +228,7 @@ def _flat_updates(
     going: Bool[Array, "seeds"],
 ) -> Tables:
     """The updates of every seed (the first axis) that is going, in one loop over arrays that hold all seeds."""
+    replay, rule = how
     seeds, num_states, num_actions = tables.q.shape
     updates = chosen.pair.shape[1]
     if tables.q.size > jnp.iinfo(jnp.int32).max:  # places are counted in int32
@@ -243,9 +258,18 @@ def _flat_updates(
         next_value = value.at[ahead(states) + seed * num_states].get(mode="promise_in_bounds")
         inside = jnp.arange(1, horizon + 1, dtype=jnp.int32) < left[..., None]
         single: Any = returns_from_start(to_end[step], ahead(to_end), next_value, jnp.where(inside, powers, 0.0))
-        now = q[pair]
-        new = now + jnp.asarray(rate, real) * (highway_target(rule, single, left, now) - now)
-        q = q.at[pair].set(new)
+        now, fast = q[pair], jnp.asarray(rate, real)
+        if kept.pair is None or kept.outcomes is None:
+            target = highway_target(rule, single, left, now)
+        else:
+            along = jnp.concatenate([pairs[row] + jnp.zeros_like(step)[..., None], ahead(kept.pair.ravel())], axis=-1)
+            random = kept.outcomes.random.ravel()[along[..., :-1] + seed * (num_states * num_actions)]
+            fact = jnp.cumsum(random, axis=-1) == 0
+            flat = lambda x: x.reshape(-1, *x.shape[2:])  # noqa: E731
+            target, sure = halved_target(rule, flat(single), flat(left), flat(fact), replay.confidence)
+            share = replay.policies / jnp.maximum(chosen.met.ravel()[row], 1).astype(real)
+            fast = jnp.where(sure, fast, fast * jnp.clip(share, LEAST_RATE, 1.0))
+        q = q.at[pair].set(now + fast * (target - now))
         state = pair // num_actions
         values = jax.lax.dynamic_slice(q, (state * num_actions,), (num_actions,))
         return q, value.at[state].set(value_of(rule.bootstrap, values, values))
@@ -253,27 +277,3 @@ def _flat_updates(
     count = jnp.sum(going, dtype=jnp.int32) * updates
     q, value = jax.lax.fori_loop(jnp.int32(0), count, update, (tables.q.ravel(), tables.value.ravel()))
     return Tables(q.reshape(tables.q.shape), value.reshape(tables.value.shape))
-
-
-def highway_target(
-    rule: TargetRule, single: Float[Array, "m r n"], left: Int[Array, "m r"], now: Float[Array, ""]
-) -> Float[Array, ""]:
-    """max_m max_n max_{n'∈{1,n}} 𝔼̂_{𝒟⁽ᵐ⁾ₛₐ}[Gⁿ'], or what the rule's backup puts for the maxima. Paper: Eq. 20.
-
-    From the returns at every depth of each policy's rollouts; rollouts with nothing `left` do not count.
-    """
-    horizon = single.shape[-1]
-    weight = (left > 0).astype(single.dtype)
-    returns = jnp.sum(single * weight[..., None], axis=1) / jnp.maximum(weight.sum(1), 1)[:, None]
-    backup, gate_depth = rule.backup, rule.backup.gate_depth
-    picked = [min(n, horizon) - 1 for n in backup.depths]
-    reference = returns[:, min(gate_depth, horizon) - 1] if gate_depth else jnp.full(returns.shape[:1], now)
-    gated = returns if picked == list(range(horizon)) else returns[:, jnp.array(picked)]
-    if all(isinstance(a, float) and a == math.inf for a in (backup.depth_alpha, backup.policy_alpha)):
-        # A repeated return or policy does not change a maximum: no masks; nor does a gate whose depth is in 𝒩 anyway.
-        if gate_depth in backup.depths:
-            backup = dataclasses.replace(backup, gate_depth=None)
-        return jnp.asarray(combine_returns(backup, gated, reference))
-    most = left.max(1)
-    real = (jnp.arange(1, horizon + 1, dtype=jnp.int32) <= most[:, None])[:, jnp.array(picked)]
-    return jnp.asarray(combine_returns(backup, gated, reference, policy_mask=most > 0, depth_mask=real))

@@ -115,7 +115,7 @@ def fits(agent: DQN, spec: Spec, envs: int) -> Sizes | None:
     network = jax.eval_shape(lambda: agent.make_network(spec, jax.random.key(0)))
     if type(network) is not BoardNetwork or not isinstance(network.head, Linear):
         return None
-    if len(network.convolutions) != 1 or len(network.hidden) != 1:
+    if network.level or len(network.convolutions) != 1 or len(network.hidden) != 1:
         return None
     inputs, hidden = network.hidden[0].weight.shape
     filters = network.convolutions[0].bias.shape[0]
