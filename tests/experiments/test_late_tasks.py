@@ -33,6 +33,17 @@ def test_soft_highway_solves_every_task_with_the_general_preset():
     assert found[101] == HOLDS
 
 
+def test_the_table_of_the_page_is_that_of_the_rows():
+    page = (RESULTS.parent / "docs" / "tasks.md").read_text(encoding="utf-8")
+    for task in KNOWN:
+        told = []
+        for algo in late_tasks.ALGOS:
+            way = [row["way"] for row in late_tasks.select(ROWS, task=task, algo=algo)]
+            good, of = late_tasks.solved(ROWS, task, algo)
+            told.append(f"{good}/{of}, {sum(way) / of:.2f}")
+        assert f"| `{task}` | {' | '.join(told)} |" in page
+
+
 def test_a_stored_row_follows_from_its_score():
     for row in ROWS:
         known = KNOWN[row["task"]]
