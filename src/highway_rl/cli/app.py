@@ -65,8 +65,8 @@ class Solve(Debug):
 
     model: Annotated[Positional[tuple[str, ...]], arg(metavar="MODEL [MODEL ...]")]
     """Environment (see `highway-rl list`), Gymnasium id such as Taxi-v4, or .npz file (one per action, if several)."""
-    method: str = "modified-policy-iteration"
-    """highway, value-iteration, policy-iteration, modified-policy-iteration or gauss-seidel."""
+    method: str = "gated"
+    """gated, highway, value-iteration, policy-iteration, modified-policy-iteration or gauss-seidel."""
     tol: float = 1e-6
     """Largest certified error of the values that is accepted."""
     discount: float | None = None
