@@ -1,7 +1,7 @@
 """Other packages' solvers behind one call each: build their form of a model, solve it to a tolerance, hand back V.
 
-A peer that is not installed is left out. Each is a function of a model that returns its methods: name → solve(tolerance).
-The time of the first part is their set-up, reported on its own. `solve` returns V and the seconds it took.
+A peer that is not installed is left out. Each is a function of a model that returns its methods by name; the time of
+that is its set-up, reported on its own. A method takes a tolerance and returns V and the seconds it took.
 """
 
 from __future__ import annotations

@@ -21,7 +21,9 @@ from typing import Any
 
 from highway_rl import checks
 from highway_rl.mdp.model import MDP, SparseMDP
+from highway_rl.solvers.average import Average, average_reward
 from highway_rl.solvers.classic import gauss_seidel, policy_iteration, value_iteration
+from highway_rl.solvers.free import FreeRows
 from highway_rl.solvers.gated import highway_solve
 from highway_rl.solvers.highway import highway_value_iteration
 from highway_rl.solvers.loop import Queries, Solution
@@ -29,8 +31,11 @@ from highway_rl.solvers.loop import Queries, Solution
 __all__ = [
     "ALIASES",
     "METHODS",
+    "Average",
+    "FreeRows",
     "Queries",
     "Solution",
+    "average_reward",
     "gauss_seidel",
     "highway_solve",
     "highway_value_iteration",

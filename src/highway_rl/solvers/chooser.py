@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from highway_rl.solvers.drift import Spread
 from highway_rl.solvers.proposals import Proposal, krylov
 from highway_rl.solvers.rows import PolicyRows, Value
 
@@ -45,16 +46,16 @@ class Metered:
     """A policy's rows that count what is read of them."""
 
     def __init__(self, policy: PolicyRows, meter: Meter) -> None:
-        self._policy, self._meter = policy, meter
+        self.inner, self._meter = policy, meter
         self.reward, self.work = policy.reward, policy.work
 
-    def sweep(self, x: Value, out: Value) -> object:
+    def sweep(self, x: Value, out: Value) -> Spread:
         self._meter.add(self.work, len(x))
-        return self._policy.sweep(x, out)
+        return self.inner.sweep(x, out)
 
     def follow(self, x: Value, out: Value) -> None:
         self._meter.add(self.work + 3 * len(x), len(x))  # a Krylov step's sums and products beside the rows
-        self._policy.follow(x, out)
+        self.inner.follow(x, out)
 
 
 @dataclasses.dataclass
@@ -125,4 +126,4 @@ class Given:
         index = max(range(len(self.proposals)), key=lambda i: self.rates.get(i, math.inf))
         self.name = getattr(self.proposals[index], "__qualname__", "proposal").split(".")[0]
         self.last = index, half, self.meter.work
-        return self.proposals[index](policy, x)
+        return self.proposals[index](policy, x.copy())  # whatever it does to it

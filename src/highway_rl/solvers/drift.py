@@ -35,7 +35,7 @@ class Spread(NamedTuple):
 class Drift(NamedTuple):
     """w and the range of w − γPw; `rounding`: what one backup loses at most, relative to rewards and values."""
 
-    weight: Float[np.ndarray, " s"]
+    weight: Float[np.ndarray, "s"]
     least: float
     most: float
     rounding: float
@@ -69,7 +69,7 @@ class Drift(NamedTuple):
         blur = self.rounding * self.top
         return excess / (self.least - blur) if excess > 0 else excess / (self.most + blur)
 
-    def lifted(self, after: Float[np.ndarray, " s"], theta: float) -> Float[np.ndarray, " s"]:
+    def lifted(self, after: Float[np.ndarray, "s"], theta: float) -> Float[np.ndarray, "s"]:
         """𝓑x, in place, raised or lowered to where it is below V*: 𝓑x + θ(w − d), still a sub-solution.
 
         With w = 1 it is 𝓑x + γ·low/(1−γ).
@@ -80,6 +80,10 @@ class Drift(NamedTuple):
         else:
             after += theta * np.where(self.weight > 0, self.weight - step, 0.0)
         return after
+
+    def grounded(self, x: Float[np.ndarray, "s"]) -> Float[np.ndarray, "s"]:
+        """x with the value of ends, which is known to be 0."""
+        return x if self.weight.all() else np.where(self.weight > 0, x, 0.0)
 
     def floor(self, size: float) -> float:
         """A half-width that no V of this size can be certified below in float64."""

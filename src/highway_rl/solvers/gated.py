@@ -6,7 +6,7 @@ guess evaluates.
 
     low ≤ 𝓑x − x ≤ high                    →  x + θ₁w ≤ V* ≤ x + θ₂w
     V ← max{ V, 𝓑x + θ₁(w − d) }              V never falls, never exceeds V*; what is no number is dropped
-    x ← proposal(π, V)                         whatever it is; V itself after a guess that brought nothing
+    x ← proposal(π, V)                         whatever it is; V itself after guesses that brought nothing
 
 With sweeps for proposals it is modified policy iteration, with Krylov solves inexact policy iteration, and at worst it
 contracts as value iteration does. The closest earlier work is Shlakhter et al., math/0506489.
@@ -26,6 +26,7 @@ from highway_rl import checks
 from highway_rl.core.backup import Backup, combine_returns
 from highway_rl.mdp import validate
 from highway_rl.mdp.model import MDP, SparseMDP
+from highway_rl.solvers.banded import banded, bands_of
 from highway_rl.solvers.chooser import Chooser, Given, Meter, Metered, TimeUpError
 from highway_rl.solvers.classic import policy_iteration
 from highway_rl.solvers.loop import Queries, Solution, checked, unreachable
@@ -35,10 +36,11 @@ from highway_rl.solvers.proposals import Proposal, anderson, krylov, sweeps
 from highway_rl.solvers.rows import Actions, Rows, Value, rows_of
 
 GATE = Backup((1,), depth_alpha=math.inf, policy_alpha=math.inf)
-PROPOSALS = ("auto", "sweeps", "krylov", "anderson", "ordered")
+PROPOSALS = ("auto", "sweeps", "krylov", "anderson", "ordered", "banded")
 HISTORY = ("bound", "rows", "seconds", "open", "proposal")
 
 
+@np.errstate(over="ignore", invalid="ignore")  # what overflows is no certificate
 def highway_solve(
     mdp: MDP | SparseMDP | Rows,
     tol: float = 1e-6,
@@ -104,6 +106,7 @@ class _Run:
     starts: dataclasses.InitVar[list[Value]]
     history: list[tuple[Any, ...]] = dataclasses.field(default_factory=list)
     changed: float = 1.0
+    idle: int = 0
     bare: bool = False
 
     def __post_init__(self, starts: list[Value]) -> None:
@@ -126,7 +129,9 @@ class _Run:
 
     def take(self, x: Value) -> float:
         """Certify a guess and pass it through the gate; the share of states where that was open."""
-        x = x if np.isfinite(x.sum()) else self.floor
+        if np.shape(x) != self.floor.shape:
+            raise ValueError(f"the proposal has shape {np.shape(x)}: give {self.floor.shape}")
+        x = self.rows.drift.grounded(x) if np.isfinite(x.sum()) else self.floor
         found, before, opened = self.certify(x), self.best.half, 0.0
         if np.isfinite(found.low):
             opened = float(np.count_nonzero(found.lifted > self.floor)) / len(x)
@@ -135,7 +140,8 @@ class _Run:
         narrower = found.half < before
         self.best = found if narrower else self.best
         self.base = found.lifted if narrower else self.floor
-        self.bare = not (self.bare or opened > 0 or narrower)
+        self.idle = 0 if narrower else self.idle + 1
+        self.bare = self.idle > 0 and (opened == 0 or self.idle % 4 == 0)
         self.last = found
         return opened
 
@@ -181,7 +187,7 @@ def _starts(rows: Any, value: Any) -> list[Value]:
     given = validate.numbers("value", value, 1)
     validate.same_shape("value", given, "a list of states", np.empty(S))
     validate.not_nan("value", given)
-    return [np.zeros(S), np.where(rows.drift.weight > 0, given, 0.0)]  # the value of an end is known
+    return [np.zeros(S), given]
 
 
 def _chooser(rows: Any, proposal: Any, meter: Meter, tol: float) -> tuple[str, Any]:
@@ -189,11 +195,16 @@ def _chooser(rows: Any, proposal: Any, meter: Meter, tol: float) -> tuple[str, A
     if not isinstance(proposal, str):
         return "gated(own)", Given([proposal] if callable(proposal) else list(proposal), meter)
     checks.choice("proposal", proposal, PROPOSALS)
+    bands = bands_of(rows) if proposal in ("auto", "banded") else None
+    if bands is not None:
+        return "gated(banded)", Given([banded(rows, bands, meter)], meter)
     order = order_of(rows) if proposal in ("auto", "ordered") else None
     if order is not None:
         return "gated(ordered)", Given([ordered(rows, order, meter, tol)], meter)
     if proposal == "ordered":
         raise checks.refusal("proposal", proposal, "auto: this model has no end towards which most states can move")
+    if proposal == "banded":
+        raise checks.refusal("proposal", proposal, "auto: the moves of this model reach too far")
     if proposal == "auto":
         return "gated", Chooser(rows.shape[1], rows.drift.least, tol)
     made = {"sweeps": sweeps(20), "krylov": krylov(2000, 0.1, rows.drift.least), "anderson": anderson(50)}

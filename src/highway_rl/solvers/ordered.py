@@ -25,12 +25,11 @@ def order_of(rows: Any) -> np.ndarray | None:
     if not ends.any() or ends.all():
         return None
     S, A = rows.shape
-    per_state = A * len(rows.start) if isinstance(rows.start, tuple) else 0
-    begin = np.arange(S + 1, dtype=np.uint64) * np.uint64(per_state) if per_state else rows.start[::A]
-    order, distance = rows._kernels.by_distance(begin, rows.successor.ravel(), rows.probability.ravel(), ends)
+    table = rows.start, rows.successor, rows.probability, A
+    order, distance = rows.shapes.by_distance(*table, ends)
     if len(order) < S:  # some state reaches no end
         return None
-    nearer = rows._kernels.nearer(rows.start, rows.successor, rows.probability, distance, A)
+    nearer = rows.shapes.nearer(*table, distance)
     alive = np.count_nonzero(~ends)
     return order[S - alive :] if 2 * nearer > alive else None
 

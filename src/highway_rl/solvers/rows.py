@@ -62,6 +62,12 @@ class Rows(Protocol):
         ...
 
 
+def _shapes() -> Any:
+    from highway_rl.solvers import shape
+
+    return shape
+
+
 def compiler() -> Any:
     """The kernels, or None where numba is not installed."""
     try:
@@ -121,15 +127,17 @@ class CompiledRows:
         self.reward = np.ascontiguousarray(mdp.reward, np.float64)
         self.shape = S, A = self.reward.shape
         self.start, self.successor, self.probability = _layout(mdp)
+        validate.in_range(self.successor, S)
         discount = np.asarray(mdp.discount, np.float64)
         self.discount = float(discount.flat[0])
         if np.any(discount != self.discount):  # a factor of each row goes into the row
-            each = np.repeat(discount.ravel(), 1 if self.fixed else np.diff(self.start).astype(np.int64))
-            self.probability = self.probability * (each[:, None] if self.fixed else each)
+            lengths = len(self.start) if isinstance(self.start, tuple) else np.diff(self.start).astype(np.int64)
+            self.probability = self.probability * np.repeat(discount.ravel(), lengths)
             self.discount = 1.0
         self.work = self.probability.size
         ends, kept = np.empty(S, bool), np.empty((S, A))
-        kernels.row_facts(self.start, self.successor, self.probability, self.reward, ends, kept)
+        self.shapes = _shapes()
+        self.shapes.row_facts(self.start, self.successor, self.probability, self.reward, ends, kept)
         kept *= self.discount
         self.drift = drift_of(mdp, ends, kept, self.longest)
         self.weight = (~ends).astype(np.float64) if self.drift is None else self.drift.weight
@@ -164,26 +172,22 @@ class CompiledRows:
 class CompiledPolicy:
     """One row per state, copied together; in the fixed layout only rows that changed since the policy before."""
 
+    held: np.ndarray
+    parts: tuple[Any, np.ndarray, np.ndarray, np.ndarray]
+
     def __init__(self, rows: CompiledRows, policy: Actions, before: CompiledPolicy | None) -> None:
         kernels, (S, A) = compiler(), rows.shape
         self.rows = rows
         if A == 1:
             self.parts = rows.start, rows.successor, rows.probability, rows.reward[:, 0]
-        elif isinstance(rows.start, tuple):
-            if before is None:
-                K = len(rows.start)
-                self.held = np.full(S, -1, np.int32)
-                self.parts = rows.start, np.empty((S, K), np.uint32), np.empty((S, K)), np.empty(S)
-            else:
-                self.held, self.parts = before.held, before.parts
-            kernels.choose(rows.successor, rows.probability, rows.reward, policy, self.held, *self.parts[1:])
         else:
-            chosen = np.arange(S) * A + policy
-            begin = np.zeros(S + 1, np.uint64)
-            np.cumsum(rows.start[chosen + 1] - rows.start[chosen], out=begin[1:])
-            to, chance = np.empty(int(begin[-1]), np.uint32), np.empty(int(begin[-1]))
-            self.parts = begin, to, chance, np.empty(S)
-            kernels.choose_ragged(*rows.table()[:4], policy, *self.parts)
+            if isinstance(rows.start, tuple) and before is not None:
+                self.held, self.parts = before.held, before.parts
+            else:
+                own, size = _room(rows, policy)
+                self.held = np.full(S, -1, np.int32)
+                self.parts = own, np.empty(size, np.uint32), np.empty(size), np.empty(S)
+            kernels.choose(*rows.table()[:4], policy, self.held, *self.parts)
         self.reward: Value = self.parts[3]
         self.work = self.parts[2].size
         self._nothing = np.zeros(S)
@@ -203,20 +207,31 @@ class CompiledPolicy:
         return in_parts(run, len(x), self.work)
 
 
+def _room(rows: CompiledRows, policy: Actions) -> tuple[Any, int]:
+    """Where the rows of a policy begin, and how many entries they have."""
+    S, A = rows.shape
+    if isinstance(rows.start, tuple):
+        return rows.start, S * len(rows.start)
+    chosen, own = np.arange(S) * A + policy, np.zeros(S + 1, np.uint64)
+    np.cumsum(rows.start[chosen + 1] - rows.start[chosen], out=own[1:])
+    return own, int(own[-1])
+
+
 def _layout(mdp: MDP | SparseMDP) -> tuple[Any, np.ndarray, np.ndarray]:
     """start, successor and probability of all rows, without copying where rows have one length."""
     if isinstance(mdp, MDP):
+        validate.in_range(np.asarray(mdp.successor).astype(np.uint32, copy=False), mdp.num_states)
         probability = np.ascontiguousarray(mdp.probability, np.float64)
         K = probability.shape[-1]
         if probability.size >= LARGE and np.count_nonzero(probability) >= 0.7 * probability.size:
             successor = np.ascontiguousarray(mdp.successor, np.int32).view(np.uint32)
-            return (0,) * K, successor.reshape(-1, K), probability.reshape(-1, K)
-    P = mdp.sparse().transition
+            return (0,) * K, successor.ravel(), probability.ravel()
+    P = validate.sparse_matrix("P", mdp.sparse().transition)
     count = np.diff(P.indptr)
     indices = P.indices.view(np.uint32) if P.indices.dtype == np.int32 else P.indices.astype(np.uint32)
     K = int(count[0])
     if P.nnz >= LARGE and 0 < K <= 32 and np.all(count == K):
-        return (0,) * K, indices.reshape(-1, K), P.data.reshape(-1, K)
+        return (0,) * K, indices, P.data
     return P.indptr.astype(np.uint64), indices, P.data
 
 
