@@ -48,11 +48,11 @@ def krylov(limit: int, goal: float = 0.1, least: float | None = None) -> Proposa
         residual = image - x
         target = goal * float(np.ptp(residual))
         shadow, direction, x = residual.copy(), residual.copy(), x.copy()
-        rho = float(shadow @ residual)
+        rho = _dot(shadow, residual)
         for _ in range(max(1, limit // 2)):
             policy.follow(direction, image)
             np.subtract(direction, image, out=image)
-            across = float(shadow @ image)
+            across = _dot(shadow, image)
             if rho == 0 or across == 0:
                 break
             alpha = rho / across
@@ -60,23 +60,28 @@ def krylov(limit: int, goal: float = 0.1, least: float | None = None) -> Proposa
             residual -= alpha * image
             policy.follow(residual, second)
             np.subtract(residual, second, out=second)
-            square = float(second @ second)
+            square = _dot(second, second)
             if square == 0:
                 break
-            omega = float(second @ residual) / square
+            omega = _dot(second, residual) / square
             x += omega * residual
             residual -= omega * second
             low = float(residual.min())
             useful = least is None or -low / least <= (float(x.mean()) - started) / 2
             if omega == 0 or (useful and float(residual.max()) - low <= target):
                 break
-            rho, before = float(shadow @ residual), rho
+            rho, before = _dot(shadow, residual), rho
             direction -= omega * image
             direction *= rho / before * (alpha / omega)
             direction += residual
         return x
 
     return propose
+
+
+def _dot(a: Value, b: Value) -> float:
+    """a·b on this thread: BLAS wakes its own for vectors of this size, and waits for them."""
+    return float(np.einsum("i,i->", a, b))
 
 
 def anderson(limit: int, goal: float = 0.1, memory: int = 5) -> Proposal:

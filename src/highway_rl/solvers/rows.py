@@ -23,8 +23,8 @@ from highway_rl.solvers.policy import PolicyModel
 Value = Float[np.ndarray, "s"]
 Actions = Int[np.ndarray, "s"]
 
-ENOUGH = 200_000
-"""Entries of a pass from which a second thread pays."""
+ENOUGH = 1_000_000
+"""Entries of a pass from which a second thread pays: about a millisecond, what waking one may take."""
 LARGE = 50_000
 """Entries of a model from which kernels of its own row length are worth compiling, once, and keeping."""
 
@@ -112,7 +112,8 @@ def in_parts(run: Callable[..., tuple[float, float, float]], states: int, work: 
     if pool is None or count == 1:
         return Spread(*run(0, states))
     ends = [states * i // count for i in range(count + 1)]
-    parts = list(pool.map(run, ends[:-1], ends[1:]))
+    others = [pool.submit(run, first, last) for first, last in zip(ends[1:-1], ends[2:], strict=True)]
+    parts = [run(ends[0], ends[1]), *(other.result() for other in others)]
     return Spread(min(p[0] for p in parts), max(p[1] for p in parts), max(p[2] for p in parts))
 
 
