@@ -2,8 +2,8 @@
 
     python benchmarks/scaling.py [--sizes 10000 100000 1000000 10000000] [--device] [--plot FILE.png] [--out FILE.json]
 
-Prints the exponent p of the fit time ~ S^p and the peak memory of the process. `--device` runs the JAX form, in float64,
-on the first device instead, compilation not counted.
+Prints the exponent p of the fit time ~ S^p and the peak memory of the process. `--device` runs the JAX form, in
+float64, on the first device instead, compilation not counted.
 """
 
 from __future__ import annotations

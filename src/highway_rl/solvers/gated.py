@@ -167,7 +167,10 @@ class _Run:
         if stuck or self.tol < self.rows.drift.floor(size):
             most = max(float(x.max()) + high * top, -float(x.min()) - low * top)
             reach = 4 * self.rows.drift.rounding * (self.rows.drift.largest_reward + most) * top / self.rows.drift.least
-            raise unreachable(self.tol, most, max(2 * reach, 2 * self.best.half if stuck else 0.0))
+            middle = x + (low + high) / 2 * self.rows.drift.weight
+            raise unreachable(
+                self.tol, float(np.abs(middle).max()), max(2 * reach, 2 * self.best.half if stuck else 0.0)
+            )
 
     def solution(self, name: str) -> Solution:
         best, drift, (S, A), k = self.best, self.rows.drift, self.rows.shape, len(self.history)

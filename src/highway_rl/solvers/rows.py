@@ -9,6 +9,7 @@ import functools
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -112,7 +113,7 @@ def in_parts(run: Callable[..., tuple[float, float, float]], states: int, work: 
     if pool is None or count == 1:
         return Spread(*run(0, states))
     ends = [states * i // count for i in range(count + 1)]
-    others = [pool.submit(run, first, last) for first, last in zip(ends[1:-1], ends[2:], strict=True)]
+    others = [pool.submit(run, first, last) for first, last in pairwise(ends[1:])]
     parts = [run(ends[0], ends[1]), *(other.result() for other in others)]
     return Spread(min(p[0] for p in parts), max(p[1] for p in parts), max(p[2] for p in parts))
 
