@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import os
+import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
@@ -80,7 +81,10 @@ def compiler() -> Any:
 
 def rows_of(mdp: MDP | SparseMDP) -> Rows:
     """The fastest form that is at hand."""
-    return CompiledRows(mdp) if compiler() is not None else PlainRows(mdp.sparse())
+    if compiler() is not None:
+        return CompiledRows(mdp)
+    warnings.warn("numba is not installed: pip install numba, and solve is several times as fast", stacklevel=3)
+    return PlainRows(mdp.sparse())
 
 
 def drift_of(mdp: SparseMDP | MDP, ends: np.ndarray, kept: np.ndarray, longest: int) -> Drift | None:
