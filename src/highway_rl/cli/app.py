@@ -97,6 +97,8 @@ class Solve(Debug):
         mdp = load(self.model, self.discount, self.reward, settings(self.set))
         name = " ".join(self.model)
         given: dict[str, Any] = {"value": None if self.start is None else saved_value(self.start)}
+        if self.time_limit is not None and (self.compare or self.method != "gated"):
+            raise ValueError(f"--time-limit {self.time_limit:g}: use --method gated, which has one")
         if self.time_limit is not None:
             given["time_limit"] = self.time_limit
         with progress(f"solving {name}", unit="error", goal=self.tol) as step:
