@@ -42,7 +42,7 @@ def test_list_names_every_experiment_and_environment(capsys):
         (["run", "example-mdp", "--seed", "-1"], "seed=-1"),
         (["plot", "example-mdp", "--out", "nowhere"], "highway-rl run example-mdp"),
         (["solve", "txi"], "did you mean 'taxi'?"),
-        (["solve", "taxi", "--method", "magic"], "choose from highway, value-iteration"),
+        (["solve", "taxi", "--method", "magic"], "choose from gated, highway, value-iteration"),
         (["solve", "taxi", "--tol", "1e-30"], "ask for tol >="),
         (["solve", "taxi", "--tol", "0"], "tol=0.0"),
         (["solve", "taxi", "--discount", "1.5"], "discount is 1.5: give a number in [0, 1]"),
@@ -54,6 +54,8 @@ def test_list_names_every_experiment_and_environment(capsys):
         (["solve", "frozen-lake", "--set", "map_name=lake"], "FrozenLake refuses map_name='lake'"),
         (["solve", "frozen-lake", "--set", "desc=5"], "FrozenLake refuses desc=5"),
         (["solve", "chain", "--save", "solution.txt"], "--save solution.txt: give a name that ends in .npz"),
+        (["solve", "chain", "--start", "missing.npz"], "give a file that --save wrote"),
+        (["solve", "chain", "--method", "vi", "--time-limit", "5"], "use --method gated, which has one"),
         (["solve", "chain", "--save", "."], "give a name that ends in .npz"),
         (["solve", "CartPole-v1"], "no transition table"),
         (["solve", "NoSuchThing-v1"], "NoSuchThing"),
@@ -144,10 +146,20 @@ def test_a_bug_is_one_line_too(capsys, monkeypatch):
 def test_solve_prints_one_row_per_method(capsys):
     main(["solve", "taxi", "--compare", "--json"])
     rows = json.loads(capsys.readouterr().out)
-    assert [r["method"] for r in rows][:2] == ["highway", "value-iteration"]
+    assert [r["method"] for r in rows][:3] == ["gated(ordered)", "highway", "value-iteration"]
     assert all(0 < r["bound"] <= 1e-6 and r["rows"] >= r["distinct"] > 0 for r in rows)
     main(["solve", "taxi", "--method", "highway"])
     assert "500 states, 6 actions" in capsys.readouterr().out
+
+
+def test_solve_starts_from_a_solution_and_stops_in_time(capsys, tmp_path):
+    main(["solve", "garnet", "--save", str(tmp_path / "first.npz")])
+    main(["solve", "garnet", "--start", str(tmp_path / "first.npz"), "--time-limit", "60", "--json"])
+    (row,) = json.loads("[" + capsys.readouterr().out.split("[", 1)[1])
+    assert row["iterations"] == 0
+    assert row["bound"] <= 1e-6
+    main(["solve", "garnet", "--time-limit", "1e-9"])
+    assert "not converged" in capsys.readouterr().out
 
 
 def test_solve_says_when_there_is_no_certificate(capsys):

@@ -65,8 +65,8 @@ class Solve(Debug):
 
     model: Annotated[Positional[tuple[str, ...]], arg(metavar="MODEL [MODEL ...]")]
     """Environment (see `highway-rl list`), Gymnasium id such as Taxi-v4, or .npz file (one per action, if several)."""
-    method: str = "modified-policy-iteration"
-    """highway, value-iteration, policy-iteration, modified-policy-iteration or gauss-seidel."""
+    method: str = "gated"
+    """gated, highway, value-iteration, policy-iteration, modified-policy-iteration or gauss-seidel."""
     tol: float = 1e-6
     """Largest certified error of the values that is accepted."""
     discount: float | None = None
@@ -79,11 +79,15 @@ class Solve(Debug):
     """Solve with every method and compare them."""
     save: Path | None = None
     """Write value and policy to this .npz."""
+    start: Path | None = None
+    """Begin with the values of a solution that --save wrote, of this model or one like it."""
+    time_limit: float | None = None
+    """Stop after so many seconds (method gated), as Ctrl-C does, with the bounds reached by then."""
     json: bool = False
     """Print the table as JSON."""
 
     def __call__(self) -> None:
-        from highway_rl.cli.planning import compare, load, save
+        from highway_rl.cli.planning import compare, load, save, saved_value
         from highway_rl.runs.text import settings
 
         if self.save is not None and self.save.suffix != ".npz":
@@ -92,8 +96,13 @@ class Solve(Debug):
             raise ValueError(f"--save {self.save}: {self.save.parent} is not there: make that folder first")
         mdp = load(self.model, self.discount, self.reward, settings(self.set))
         name = " ".join(self.model)
-        with progress(f"solving {name}", unit="error") as step:
-            rows, solution = compare(mdp, None if self.compare else self.method, self.tol, step)
+        given: dict[str, Any] = {"value": None if self.start is None else saved_value(self.start)}
+        if self.time_limit is not None and (self.compare or self.method != "gated"):
+            raise ValueError(f"--time-limit {self.time_limit:g}: use --method gated, which has one")
+        if self.time_limit is not None:
+            given["time_limit"] = self.time_limit
+        with progress(f"solving {name}", unit="error", goal=self.tol) as step:
+            rows, solution = compare(mdp, None if self.compare else self.method, self.tol, step, **given)
         if self.save is not None:
             save(self.save, solution)
         if self.json:

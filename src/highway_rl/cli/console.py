@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -37,8 +38,8 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 @contextlib.contextmanager
-def progress(title: str, unit: str = "cells") -> Iterator[Callable[[Any, Any], None]]:
-    """A bar on stderr that counts cells, or shows how the certified error of a solve falls."""
+def progress(title: str, unit: str = "cells", goal: float = 1.0) -> Iterator[Callable[[Any, Any], None]]:
+    """A bar on stderr that counts cells, or shows how the certified error of a solve closes on its goal, in decades."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
@@ -48,16 +49,21 @@ def progress(title: str, unit: str = "cells") -> Iterator[Callable[[Any, Any], N
         TextColumn("{task.fields[note]}"),
         TimeElapsedColumn(),
     ]
+    columns[2:2] = [BarColumn()]
     if unit == "cells":
-        columns[2:2] = [BarColumn()]
         columns.append(TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
         task = bar.add_task(title, total=None, note="")
+        largest = 0.0
 
         def step(done: Any, total: Any) -> None:
+            nonlocal largest
             if unit == "cells":
                 bar.update(task, completed=done, total=total, note=f"{done}/{total}")
-            else:
-                bar.update(task, note=f"iteration {done}, error {total:.1e}")
+                return
+            largest = max(largest, total if total < math.inf else 0.0)
+            bar.update(task, note=f"iteration {done}, error {total:.1e}")
+            if largest > goal:
+                bar.update(task, total=math.log(largest / goal), completed=math.log(largest / total))
 
         yield step

@@ -47,6 +47,7 @@ CORE = (
 )
 OPTIONAL = (
     Part("matplotlib", "matplotlib", "figures", 'pip install "highway-rl[plots]"'),
+    Part("numba", "numba", "compiled passes of `solve`", 'pip install "highway-rl[fast]"'),
     Part("tensorboard", "tensorboard", "curves in TensorBoard", 'pip install "highway-rl[tensorboard]"'),
     Part("gymnasium[box2d]", "Box2D", "LunarLander-v3 and others", 'pip install "gymnasium[box2d]"'),
     Part("minigrid", "minigrid", "MiniGrid-…, BabyAI-…", "pip install minigrid"),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from highway_rl import envs
+from highway_rl import checks, envs
 from highway_rl.mdp.files import load_mdp
 from highway_rl.mdp.model import MDP, SparseMDP
 from highway_rl.solvers import METHODS, Solution, solve
@@ -46,13 +47,17 @@ def load(
 
 
 def compare(
-    mdp: MDP | SparseMDP, method: str | None, tol: float, progress: Callable[[int, float], None] | None = None
+    mdp: MDP | SparseMDP,
+    method: str | None,
+    tol: float,
+    progress: Callable[[int, float], None] | None = None,
+    **options: Any,
 ) -> tuple[list[dict[str, Any]], Solution]:
     """One row per method (all of them for None), and the solution with the smallest certified error."""
     rows, solutions = [], []
     for name in [method] if method else METHODS:
         start = time.perf_counter()
-        solution = solve(mdp, name, tol, progress=progress)
+        solution = solve(mdp, name, tol, progress=progress, **options)
         seconds = time.perf_counter() - start
         rows.append(
             {
@@ -78,3 +83,14 @@ def save(path: Path, solution: Solution) -> None:
     """Value and policy with their certified error, as an .npz."""
     path.parent.mkdir(parents=True, exist_ok=True)
     np.savez(path, value=solution.value, policy=solution.policy, bound=solution.bound, method=solution.method)
+
+
+def saved_value(path: Path) -> np.ndarray:
+    """The values that `save` wrote, to start another solve from."""
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            return np.array(arrays["value"])
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        raise ValueError(
+            f"--start {path} holds no solution ({checks.one_line(error)}): give a file that --save wrote"
+        ) from None

@@ -148,8 +148,28 @@ def model(mdp: SparseMDP) -> None:
         what = "divide each row by its sum" if close else "give probabilities that sum to 1"
         raise ValueError(f"P at {_row(int(bad[0]), actions)} sums to {total[bad[0]]:.12g}, not 1{more}: {what}")
     not_nan("reward", mdp.reward)
+    shrinks(mdp, mdp.discount * total.reshape(mdp.reward.shape))
     if np.any(mdp.discount >= 1):
         reaches_end(mdp)
+
+
+def shrinks(mdp: SparseMDP, kept: np.ndarray) -> None:
+    """γ·ΣP below 1 wherever γ is: rounding of a row may not make a discounted model grow."""
+    grows = (kept >= 1) & (mdp.discount < 1)
+    if np.any(grows):
+        s, a = np.argwhere(grows)[0]
+        raise ValueError(
+            f"P at state {s}, action {a} times its discount {mdp.discount[s, a]:.12g} sums to {kept[s, a]:.12g}, "
+            "not below 1: divide each row by its sum"
+        )
+
+
+def in_range(successor: np.ndarray, states: int) -> None:
+    """Successors that are states; of unsigned numbers, so that those below 0 are too large."""
+    if successor.size and int(successor.max()) >= states:
+        worst = int(successor.max())
+        worst = worst if worst < 2**31 else worst - 2**32
+        raise ValueError(f"P leads to state {worst}: give 0 to {states - 1}")
 
 
 def reaches_end(mdp: SparseMDP) -> np.ndarray:

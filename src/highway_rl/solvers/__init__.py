@@ -1,6 +1,9 @@
 """Planning on a known model, every answer with a certified error. Imports types, checks, core, mdp.
 
-All methods share one loop: a full backup q = r + γPV prices every action, brackets V*, and names the greedy
+The default, `highway_solve`, takes any guess at V* through the gate (`gated.py`): guesses from sweeps, Krylov solves or
+ordered sweeps (`proposals.py`, `ordered.py`), chosen by what was measured (`chooser.py`), on compiled rows (`rows.py`).
+
+The plain methods share one loop: a full backup q = r + γPV prices every action, brackets V*, and names the greedy
 policy; then the method moves V.
 
     value iteration            V ← max_a q                                     (𝓑V)
@@ -18,16 +21,23 @@ from typing import Any
 
 from highway_rl import checks
 from highway_rl.mdp.model import MDP, SparseMDP
+from highway_rl.solvers.average import Average, average_reward
 from highway_rl.solvers.classic import gauss_seidel, policy_iteration, value_iteration
+from highway_rl.solvers.free import FreeRows
+from highway_rl.solvers.gated import highway_solve
 from highway_rl.solvers.highway import highway_value_iteration
 from highway_rl.solvers.loop import Queries, Solution
 
 __all__ = [
     "ALIASES",
     "METHODS",
+    "Average",
+    "FreeRows",
     "Queries",
     "Solution",
+    "average_reward",
     "gauss_seidel",
+    "highway_solve",
     "highway_value_iteration",
     "policy_iteration",
     "solve",
@@ -35,6 +45,7 @@ __all__ = [
 ]
 
 METHODS: dict[str, Callable[..., Solution]] = {
+    "gated": highway_solve,
     "highway": lambda mdp, **options: highway_value_iteration(mdp, **{"lift": True, **options}),
     "value-iteration": value_iteration,
     "policy-iteration": policy_iteration,
@@ -50,14 +61,12 @@ ALIASES = {
 }
 
 
-def solve(
-    mdp: MDP | SparseMDP, method: str = "modified-policy-iteration", tol: float = 1e-6, **options: Any
-) -> Solution:
+def solve(mdp: MDP | SparseMDP, method: str = "gated", tol: float = 1e-6, **options: Any) -> Solution:
     """Solve a model to a certified sup-norm error of `tol`.
 
-    The default is the fastest here in general; "highway" is Algorithm 1 with the paper's settings. It and
+    The default, `highway_solve`, is the fastest here; "highway" is Algorithm 1 with the paper's settings. That and
     "gauss-seidel" lift V to its certified lower bound (see `highway_value_iteration`).
-    `method` is a name in METHODS; `options` go to that method (max_iters, progress, sweeps, backup, …).
+    `method` is a name in METHODS; `options` go to that method (max_iters, progress, time_limit, sweeps, …).
     """
     name = ALIASES.get(method, method)
     if name not in METHODS:

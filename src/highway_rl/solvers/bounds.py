@@ -72,6 +72,7 @@ class Certifier:
         drift: np.ndarray | None = _drift(mdp, alive.astype(np.float64))
         assert drift is not None
         if not np.all(drift[alive] > 4 * rounding):
+            validate.shrinks(mdp, mdp.discount * np.asarray(mdp.transition.sum(axis=1)).reshape(mdp.reward.shape))
             weight = _time_to_end(mdp, alive)
             drift = None if weight is None else _drift(mdp, weight)
         return Certifier(mdp, alive, weight, drift, rounding, float(np.abs(mdp.reward).max()))

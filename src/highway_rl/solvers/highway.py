@@ -50,7 +50,7 @@ def highway_value_iteration(
         S = model.num_states
         chosen: deque[PolicyModel] = deque(maxlen=num_policies)
         for policy in [] if policies is None else policies:
-            chosen.append(PolicyModel.of(model, check_policy(policy, model)))
+            chosen.append(PolicyModel.of(model, check_policy(policy, model.num_states, model.num_actions)))
 
         def move(k: int, v: Value, q: np.ndarray, policy: Policy) -> tuple[Value, Queries]:
             new = (k - 1) % policy_interval == 0

@@ -43,6 +43,16 @@ class Solution:
     converged: bool
     history: dict[str, np.ndarray]
 
+    @property
+    def lower(self) -> Value:
+        """V* is nowhere less."""
+        return self.value - self.bound
+
+    @property
+    def upper(self) -> Value:
+        """V* is nowhere more."""
+        return self.value + self.bound
+
 
 Move = Callable[[int, Value, np.ndarray, Policy], tuple[Value, Queries]]
 """(iteration from 1, V, q, greedy policy) → the next V and what it read beyond the full backup."""
@@ -61,13 +71,14 @@ def iterate(
     lift: bool = False,
     progress: Callable[[int, float], None] | None = None,
 ) -> Solution:
-    """The one loop. `until` = "bound" stops on the certified error, "change" on ‖V_k − V_{k−1}‖ as the paper does."""
+    """The one loop. `until` = "bound" stops on the certified error, "loss" on what the policy may lose, 2·bound;
+    "change" on ‖V_k − V_{k−1}‖ as the paper does."""
     checks.between("tol", tol, 0)
-    checks.choice("until", until, ("bound", "change"))
+    checks.choice("until", until, ("bound", "loss", "change"))
     checks.whole("max_iters", max_iters, 1)
-    if not isinstance(mdp, MDP | SparseMDP):
-        raise ValueError(f"mdp is a {type(mdp).__name__}: build a model with MDP.from_dense or one of its siblings")
-    model = mdp.sparse()
+    model = checked(mdp).sparse()
+    if until == "loss":
+        tol, until = tol / 2, "bound"
     S, A = model.reward.shape
     move = build(model)
     certify = Certifier.of(model)
@@ -110,6 +121,20 @@ def iterate(
     return Solution(method, v, policy, k, queries, residual, interval.bound, converged, series)
 
 
+def checked(mdp: Any) -> MDP | SparseMDP:
+    """The model, if it is one."""
+    if not isinstance(mdp, MDP | SparseMDP):
+        raise ValueError(f"mdp is a {type(mdp).__name__}: build a model with MDP.from_dense or one of its siblings")
+    return mdp
+
+
+def unreachable(tol: float, size: float, floor: float) -> ValueError:
+    """The refusal of a tolerance below rounding."""
+    return ValueError(
+        f"tol={tol:g} is below what float64 can certify for values near {size:.3g}: ask for tol >= {floor:.1g}"
+    )
+
+
 def resolution(v: Value) -> float:
     """The change in V below which float64 no longer tells progress from rounding."""
     return 4 * EPS * float(np.abs(v).max())
@@ -125,6 +150,4 @@ def _refuse_unreachable(tol: float, until: str, stuck: bool, certify: Certifier,
     size = float(np.abs(v + interval.middle * interval.weight).max())
     if stuck or tol < impossible:
         floor = 2 * max(reachable, interval.bound if stuck and until == "bound" else 0.0)
-        raise ValueError(
-            f"tol={tol:g} is below what float64 can certify for values near {size:.3g}: ask for tol >= {floor:.1g}"
-        )
+        raise unreachable(tol, size, floor)

@@ -63,16 +63,16 @@ def ending_policy(model: SparseMDP) -> Policy:
     return np.where(model.discount < 1, 2.0, nearer.reshape(model.reward.shape)).argmax(axis=1)
 
 
-def check_policy(policy: Any, model: SparseMDP) -> Policy:
+def check_policy(policy: Any, states: int, num_actions: int) -> Policy:
     actions = np.asarray(policy)
-    if actions.shape != (model.num_states,) or actions.dtype.kind not in "iu":
+    if actions.shape != (states,) or actions.dtype.kind not in "iu":
         raise ValueError(
             f"policy has shape {actions.shape} and dtype {checks.one_line(actions.dtype)}: "
-            f"give {model.num_states} whole numbers, one action per state"
+            f"give {states} whole numbers, one action per state"
         )
-    if np.any((actions < 0) | (actions >= model.num_actions)):
-        state = int(np.argmax((actions < 0) | (actions >= model.num_actions)))
-        raise ValueError(f"policy takes action {actions[state]} in state {state}: give 0 to {model.num_actions - 1}")
+    if np.any((actions < 0) | (actions >= num_actions)):
+        state = int(np.argmax((actions < 0) | (actions >= num_actions)))
+        raise ValueError(f"policy takes action {actions[state]} in state {state}: give 0 to {num_actions - 1}")
     return actions
 
 

@@ -1,0 +1,90 @@
+"""Time and memory of the gated solver on Garnets (4 actions, 5 successors, discount 0.99, 1e-6) from 1e4 to 1e7 states.
+
+    python benchmarks/scaling.py [--sizes 10000 100000 1000000 10000000] [--device] [--plot FILE.png] [--out FILE.json]
+
+Prints the exponent p of the fit time ~ S^p and the peak memory of the process. `--device` runs the JAX form, in
+float64, on the first device instead, compilation not counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import time
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from highway_rl import envs
+from highway_rl.records.figures import axes, save
+from highway_rl.records.provenance import provenance
+from highway_rl.solvers import highway_solve
+from highway_rl.solvers.device import solve_many
+
+TOL = 1e-6
+
+
+def measure(states: int, on_device: bool) -> dict[str, Any]:
+    """Seconds, certified error and iterations at one size."""
+    mdp = envs.make("garnet", states=states)
+    if on_device:
+        mdp = jax.device_put(mdp)
+        jax.block_until_ready(solve_many(mdp, 1e3))  # compiles
+    start = time.perf_counter()
+    found: Any = jax.block_until_ready(solve_many(mdp, TOL)) if on_device else highway_solve(mdp, TOL)
+    seconds = time.perf_counter() - start
+    arrays = sum(np.asarray(x).nbytes for x in (mdp.reward, mdp.successor, mdp.probability, mdp.discount))
+    return {
+        "states": states,
+        "seconds": seconds,
+        "bound": float(found.bound),
+        "iterations": int(found.num_iters),
+        "model_gib": arrays / 2**30,
+        "peak_gib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
+        "load": os.getloadavg()[0],
+    }
+
+
+def exponent(rows: list[dict[str, Any]]) -> float:
+    """p of the least-squares fit time ~ S^p."""
+    return float(np.polyfit(np.log([r["states"] for r in rows]), np.log([r["seconds"] for r in rows]), 1)[0])
+
+
+def plot(rows: list[dict[str, Any]], file: Path) -> None:
+    """Time over states, both logarithmic."""
+    figure, (ax,) = axes(1, f"Garnets, 4 actions, 5 successors: time ~ S^{exponent(rows):.2f}")
+    ax.loglog([r["states"] for r in rows], [r["seconds"] for r in rows], "o-")
+    ax.set_xlabel("states")
+    ax.set_ylabel("seconds to a certified 1e-6")
+    save(figure, file)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sizes", nargs="*", type=int, default=[10_000, 100_000, 1_000_000, 10_000_000])
+    parser.add_argument("--device", action="store_true")
+    parser.add_argument("--plot", type=Path)
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    if options.device:
+        jax.config.update("jax_enable_x64", True)
+    facts = provenance(benchmark="scaling", tol=TOL)
+    measure(1000, options.device)  # compiles
+    rows = []
+    for states in options.sizes:
+        rows.append(measure(states, options.device))
+        print(rows[-1], flush=True)
+    found = {**facts, "rows": rows, "exponent": exponent(rows) if len(rows) > 1 else None}
+    print("exponent", found["exponent"])
+    if options.out:
+        options.out.write_text(json.dumps(found, indent=2) + "\n")
+    if options.plot:
+        plot(rows, options.plot)
+
+
+if __name__ == "__main__":
+    main()
