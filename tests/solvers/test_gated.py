@@ -165,7 +165,17 @@ def test_a_warm_start_saves_work_on_a_changed_model() -> None:
 # ---- proposals, alone ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("proposal", ["sweeps", "krylov", "anderson", sweeps(3), krylov(40), anderson(10)], ids=str)
+ALONE = {
+    "sweeps": "sweeps",
+    "krylov": "krylov",
+    "anderson": "anderson",
+    "3 sweeps": sweeps(3),
+    "krylov of 40": krylov(40),
+    "anderson of 10": anderson(10),
+}
+
+
+@pytest.mark.parametrize("proposal", ALONE.values(), ids=ALONE)
 def test_every_proposal_alone_reaches_the_optimum(proposal: Any) -> None:
     for seed in (0, 1, 2):
         mdp = random_mdp(seed, discount=0.95, ends=seed % 2)
