@@ -72,6 +72,8 @@ def test_list_names_every_experiment_and_environment(capsys):
         (["learn", "choice", "--set", "depth=2"], "choice has no option 'depth': choose from delay, width"),
         (["learn", "trace-back", "--epsilon", "1.5"], "epsilon=1.5: give a number in [0, 1]"),
         (["learn", "trace-back", "--method", "magic"], "unknown method 'magic': choose from highway-q-learning"),
+        (["learn", "choice", "--method", "retrace", "--chooser", "half"], "retrace has no gate to choose for: leave"),
+        (["learn", "choice", "--chooser", "best"], "chooser='best': give one of sample, half"),
         (["learn", "trace-back", "--seed", "99999999999999999999"], "seed=99999999999999999999: give a whole number"),
         (["learn", "trace-back", "--episodes", "-5"], "episodes=-5: give a whole number >= 1"),
         (["learn", "choice", "--set", "noise=0.5"], "noise=0.5: give 2 numbers"),

@@ -18,6 +18,8 @@ class Learn:
 
     highway-rl learn trace-back --set delay=50
 
+    highway-rl learn choice --chooser half
+
     highway-rl learn choice --method watkins-q-lambda --episodes 20000 --epsilon 0.1
     """
 
@@ -26,6 +28,8 @@ class Learn:
     method: str = "highway-q-learning"
     """highway-q-learning, watkins-q-lambda, sarsa-lambda, monte-carlo, q-learning, n-step-q-learning, n-step-sarsa,
     tree-backup, q-sigma, retrace, rudder or rudder-q-lambda."""
+    chooser: str | None = None
+    """What opens highway-q-learning's gate: sample, the paper's, or half, for tasks with chance in them."""
     set: Annotated[tuple[str, ...], arg(metavar="NAME=VALUE"), UseAppendAction] = ()
     """An option of the task, such as delay=50; may be given several times."""
     epsilon: float = 0.2
@@ -76,11 +80,14 @@ def learn(command: Learn) -> dict[str, Any]:
         raise ValueError(f"seed={command.seed}: give a whole number from 0 to 2**63 - 1")
     env = environment(command.task, command.set)
     tabular.check_task(env)
+    chosen = {} if command.chooser is None else {"chooser": command.chooser}
+    if chosen and command.method != "highway-q-learning":
+        raise ValueError(f"{command.method} has no gate to choose for: leave chooser={command.chooser} out")
     late = {"rudder": rudder.rudder, "rudder-q-lambda": rudder.rudder_q_lambda}
     if command.method in late:
         learner = rudder.learner(env, late[command.method](epsilon=command.epsilon))
     elif command.method in tabular.AGENTS:
-        agent = tabular.tabular_agent(command.method, env.horizon, epsilon=command.epsilon)
+        agent = tabular.tabular_agent(command.method, env.horizon, epsilon=command.epsilon, **chosen)
         learner = tabular.learner(env, agent)
     else:
         raise checks.unknown("method", command.method, [*tabular.AGENTS, *late])

@@ -47,6 +47,8 @@ class TabularAgent:
             raise ValueError("rule has a trace: give replay one without, such as highway_optimality")
         if self.replay is not None and not isinstance(self.rule.bootstrap, Greedy | EvenlyGreedy | EpsilonGreedy):
             raise ValueError("rule's bootstrap looks at the action taken: give replay one that looks at Q alone")
+        if self.replay is not None and self.replay.chooser == "half" and self.rule.backup.gate_depth not in (1, None):
+            raise ValueError("chooser='half' compares with the 1-step return: give gate_depth 1 or None, or 'sample'")
 
 
 class Episode(NamedTuple):

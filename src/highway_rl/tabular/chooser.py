@@ -98,9 +98,12 @@ def halved_target(
     depths = jnp.array([min(n, horizon) - 1 for n in backup.depths])
     some = left > 0
     real = some[:, None] & (jnp.arange(horizon, dtype=jnp.int32) < left[:, None])
-    sure = real & fact
+    fact = jnp.cumsum(real & ~fact, axis=1) == 0  # past the end as at the end
+    sure = some[:, None] & fact
+    largest = all(isinstance(a, float) and a == math.inf for a in (backup.depth_alpha, backup.policy_alpha))
+    counted = sure if largest else sure & real  # a return that repeats does not change a maximum
     facts: Any = combine_returns(
-        backup, single[:, depths], single[:, 0], policy_mask=sure[:, 0], depth_mask=sure[:, depths]
+        backup, single[:, depths], single[:, 0], policy_mask=sure[:, 0], depth_mask=counted[:, depths]
     )
     any_fact = jnp.any(sure[:, 0])
     longest, pooled = max(min(n, horizon) for n in backup.depths) - 1, dataclasses.replace(backup, depth_prior=None)
@@ -125,5 +128,5 @@ def halved_target(
 
     one, other = average(first), average(second)
     luck = (paid(one, other) + paid(other, one)) / 2
-    all_facts = jnp.all(fact | ~real)
+    all_facts = jnp.all(fact | ~some[:, None])
     return jnp.where(all_facts, facts, luck), all_facts

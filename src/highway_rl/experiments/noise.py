@@ -1,0 +1,122 @@
+"""A gate that luck cannot open, on tables: Highway Q-learning with the paper's chooser and with that of halves.
+
+Choice is nothing but luck after the first action; in Trace Back nothing is. A cell is a task, a delay and a chooser; a
+row is a seed, with the episode after which its greedy policy was right, and stayed so for ten.
+
+Not a figure of the paper.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from highway_rl.envs import make_task
+from highway_rl.experiments.base import FAILS, HOLDS, PARTLY, Experiment, Row, Rows, Scale, Verdict, select
+from highway_rl.experiments.toy_delayed import DELAYS, SEEDS, cores
+from highway_rl.records.figures import axes, colour, legend, save
+from highway_rl.tabular import agent as tabular
+from highway_rl.tabular.loop import trainer
+from highway_rl.types import NEVER
+
+CHOOSERS = ("half", "sample")
+CAP = {"smoke": 20, "quick": 1_000, "paper": 3_000}
+"""Episodes of a seed. Past 3,000 the choice of the paper's gate is settled."""
+FIRST = 1_000
+"""The first seed: those below were used to choose."""
+ENOUGH = {"choice": 100.0, "trace-back": 130.0}
+"""Mean episodes."""
+AT_ONCE = 10
+
+
+def cells(scale: Scale, seed: int) -> list[dict[str, Any]]:
+    """Cheap ones first."""
+    found = [
+        {"task": task, "delay": delay, "chooser": chooser, "cap": CAP[scale], "seeds": SEEDS[scale], "first": FIRST}
+        for task, delays in DELAYS[scale].items()
+        for delay in delays
+        for chooser in CHOOSERS[: 1 if scale == "smoke" else None]
+    ]
+    return [{**cell, "base_seed": seed} for cell in sorted(found, key=cost)]
+
+
+def cost(cell: dict[str, Any]) -> float:
+    """About how many seconds of one core."""
+    delay, policies = cell["delay"], 32 if cell["chooser"] == "half" else 3
+    episodes = 60 if cell["chooser"] == "half" else 400
+    return float(10 + 1.5e-8 * policies * delay**2 * episodes * cell["seeds"])
+
+
+def run(task: str, delay: int, chooser: str, cap: int, seeds: int, first: int, base_seed: int) -> Iterable[Row]:
+    """A row per seed; groups of seeds run side by side."""
+    env = make_task(task, delay=delay)
+    agent = tabular.highway_q_learning(env.horizon, chooser=chooser)
+    numbers = jnp.arange(first, first + seeds, dtype=jnp.uint32)
+    keys = jax.vmap(jax.random.fold_in, (None, 0))(jax.random.key(base_seed), numbers)
+    groups = list(keys.reshape(-1, AT_ONCE if seeds % AT_ONCE == 0 else seeds))
+    with jax.enable_x64(True):
+        learn: Any = trainer(env, tabular.learner(env, agent), max_episodes=cap, until="greedy", keep=lambda memory: ())
+        program = learn.lower(groups[0]).compile()
+    with concurrent.futures.ThreadPoolExecutor(cores()) as pool:
+        learned = list(pool.map(lambda group: jax.block_until_ready(program(group)), groups))
+    for seed, episodes in enumerate(np.concatenate([one.greedy for one in learned]), first):
+        yield {"seed": seed, "episodes": min(int(episodes), cap), "solved": int(episodes) < NEVER}
+
+
+def summary(rows: Rows, task: str, chooser: str) -> dict[int, tuple[float, int, int]]:
+    """By delay: mean episodes (the cap where a seed never solved it), how many solved it, of how many."""
+    chosen = select(rows, task=task, chooser=chooser)
+    found = {}
+    for delay in sorted({row["delay"] for row in chosen}):
+        here = select(chosen, delay=delay)
+        found[delay] = (
+            float(np.mean([row["episodes"] for row in here])),
+            sum(bool(row["solved"]) for row in here),
+            len(here),
+        )
+    return found
+
+
+def luck(rows: Rows) -> Verdict:
+    """Every seed solves both tasks at every delay, and soon enough on average."""
+    told, good = [], []
+    for task, most in ENOUGH.items():
+        found = summary(rows, task, "half")
+        good += [mean <= most and solved == of for mean, solved, of in found.values()]
+        means = [mean for mean, _, _ in found.values()]
+        lost = sum(of - solved for _, solved, of in found.values())
+        told.append(f"{task}: mean episodes {min(means):.0f} to {max(means):.0f}, {lost} seeds unsolved")
+    return Verdict("; ".join(told), HOLDS if all(good) else PARTLY if any(good) else FAILS)
+
+
+def plot(rows: Rows, out: Path) -> list[Path]:
+    figure, grid = axes(2, "Highway Q-learning: episodes until it is solved, mean of all seeds", size=(4.4, 3.2))
+    for ax, (task, most) in zip(grid, ENOUGH.items(), strict=True):
+        for chooser, line in (("half", "-"), ("sample", "--")):
+            found = summary(rows, task, chooser)
+            if found:
+                means = [mean for mean, _, _ in found.values()]
+                name = {"half": "chosen by halves", "sample": "largest sample (paper)"}[chooser]
+                ax.plot(list(found), means, line, marker="o", ms=4, color=colour("highway"), label=name)
+        ax.axhline(most, color="0.6", lw=0.8, ls=":")
+        ax.set(title=task, xscale="log", yscale="log", xlabel="delay", ylabel="episodes")
+        legend(ax, loc="upper right")
+    return [save(figure, out / "noise.png")]
+
+
+EXPERIMENT = Experiment(
+    name="noise",
+    paper="none",
+    summary="a gate that luck cannot open, on tables: Choice and Trace Back",
+    cells=cells,
+    run=run,
+    plot=plot,
+    claims={102: luck},
+    cost=cost,
+)
