@@ -21,7 +21,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     "general": {
         "steps": 50_000,
         "optimizer": "adam",
-        "learning_rate": 3e-4,
+        "learning_rate": 5e-4,
         "loss": "squared",
         "network": "level",
         "batch_size": 64,
