@@ -22,7 +22,7 @@ demo: $(READY)  ## two agents on a Gymnasium task that pays late: curves and a f
 	$(BIN)/highway-rl demo
 
 test: $(READY) lint $(if $(CI),browser)  ## lint, types and the whole test suite
-	$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 browser:  ## a Chromium to test the report in, on Debian as root; without one these tests are skipped
 	@for name in $(BROWSER); do command -v $$name && exit; done; \
@@ -30,7 +30,7 @@ browser:  ## a Chromium to test the report in, on Debian as root; without one th
 		|| echo "no Chromium here: the tests of the report in a browser are skipped"
 
 coverage: $(READY)  ## the test suite with line and branch coverage
-	$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder --cov --cov-report=term:skip-covered
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --cov --cov-report=term:skip-covered
 
 lint: $(READY)  ## format, lint and type checks
 	$(BIN)/ruff format --check .

@@ -32,14 +32,9 @@ jax.config.update("jax_numpy_rank_promotion", "allow")
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks at the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tests of a file share fixtures and programs, so a worker takes a whole one; pages of docs are programs of their
-    own, and the longest: they come first and each may go to another worker."""
-    items.sort(key=lambda item: item.path.name != "test_docs.py")
-    for item in items:
-        if item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(item.path.relative_to(config.rootpath).as_posix()))
+    """The pages of docs are the longest, and each worker takes a file of them first."""
+    items.sort(key=lambda item: item.path.name not in ("test_docs.py", "test_tutorials.py"))
     if "full" not in (config.option.markexpr or ""):
         skip = pytest.mark.skip(reason="full size: run with -m full")
         for item in items:

@@ -80,6 +80,8 @@ def imported(name: str) -> T:  # type: ignore[type-var]
     module, _, attribute = name.partition(":")
     if not module or not attribute:
         raise checks.refusal("name", name, "module:name, as in mypackage.agents:mine")
+    if module.split(".")[0] in sys.stdlib_module_names:  # whoever wrote it into a file does not mean an agent
+        raise checks.refusal("name", name, "one of a module of yours, not of Python's own")
     found = bring(module)
     for part in attribute.split("."):
         try:

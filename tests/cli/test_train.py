@@ -24,7 +24,7 @@ BAD = [
     (["train", "late", "--algo", "maxmin-dqn:k=0"], "num_networks=0"),
     (["train", "late", "--algo", "dqn:n=3"], "dqn has no option 'n'"),
     (["train", "late", "--preset", "explorer", "--setting", "capacity=500"], "capacity=500: give at least the steps"),
-    (["train", "late", *SMALL], "at least the batch, batch_size=32"),
+    (["train", "late", *SMALL], "at least the batch, batch_size=64"),
     (["train", "late", "--algo", "retrace:lam=abc"], "lam='abc': give a number in [0, 1]"),
     (["train", "late", "--algo", "retrace:lam=0.1,0.2"], "lam=(0.1, 0.2): give one"),
     (["train", "late", "--algo", "n-step-dqn:n=abc"], "n='abc': give whole numbers >= 1, or end"),

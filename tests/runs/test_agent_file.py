@@ -365,6 +365,7 @@ def test_forged_files(small, tmp_path, monkeypatch):
         facts[place[-1]] = value
 
     trials = [(place, ODD[i]) for place in places for i in rng.choice(len(ODD), 5, replace=False)]
+    trials += [(("config", "settings", "network"), "os:system"), (("label",), "os:system")]
     refused = [
         loads_equal_or_refuses(path, forged(content, lambda f, p=p, v=v: put(f, p, v)), small) for p, v in trials
     ]

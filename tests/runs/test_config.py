@@ -33,7 +33,7 @@ def test_the_paper_on_its_games():
 def test_presets_of_other_tasks():
     general, explorer = agent(), agent(preset="explorer")
     assert general == agent(preset="general")
-    assert (general.loss, general.num_networks, general.learning_rate) == ("squared", 2, 3e-4)
+    assert (general.loss, general.num_networks, general.learning_rate) == ("squared", 2, 5e-4)
     assert (explorer.loss, explorer.num_networks, explorer.learning_rate) == ("huber", 1, 2.5e-4)
     assert isinstance(explorer.rule.bootstrap, Greedy)
 
