@@ -167,7 +167,12 @@ def test_names_are_words_of_their_own():
             known.add(bad, 1)
     with pytest.raises(ValueError, match=r"unknown thing 'twoo': did you mean 'two'\?.*module:name"):
         known.find("twoo")
-    for name, says in ((":x", "give module:name"), ("math:", "give module:name"), ("math:e.x", "has no 'x'")):
+    for name, says in (
+        (":x", "give module:name"),
+        ("math:", "give module:name"),
+        ("math:e.x", "not of Python.s own"),
+        ("numpy:e.x", "has no .x."),
+    ):
         with pytest.raises(ValueError, match=says):
             known.find(name)
 
