@@ -94,9 +94,12 @@ def test_what_a_text_means():
         ("dqn:optimizer=7", "optimizer=7: give a name"),
         ("dqn:optimizer=adma", "did you mean 'adam'?"),
         ("nowhere.at.all:mine", "module 'nowhere.at.all' cannot be imported"),
-        ("math:nothing", "module math has no 'nothing'"),
-        ("math:pi", "math:pi is a float: give a TargetRule"),
-        ("json:dumps:obj=4", "algorithm 'json:dumps' made a str: give a function that returns a TargetRule"),
+        ("numpy:nothing", "module numpy has no 'nothing'"),
+        ("numpy:pi", "numpy:pi is a float: give a TargetRule"),
+        (
+            "numpy:base_repr:number=4",
+            "algorithm 'numpy:base_repr' made a str: give a function that returns a TargetRule",
+        ),
     ],
 )
 def test_what_is_no_run_is_told_in_one_line(said, says):
