@@ -210,8 +210,8 @@ def calm(spec: Spec, key: PRNGKeyArray) -> BoardNetwork | FlatNetwork:
 def level(spec: Spec, key: PRNGKeyArray) -> BoardNetwork | FlatNetwork:
     """`calm` for tasks that nobody has tuned it to. Two more things differ from `auto`:
 
-    Each dense layer is brought to mean zero and deviation one before its relu (LayerNorm), which keeps the values of
-    what is not in the batch from drifting: on small tasks they stay nearer to what can be earned.
+    Each dense layer is brought to mean zero and deviation one before its relu (LayerNorm), against values of
+    what is not in the batch drifting away.
 
     Weights and biases begin uniform in ±1/√inputs, as PyTorch's do. With biases of zero every unit bends at the origin,
     where an observation of a few small numbers lies, and of such a layer brought to one scale only a direction is left.

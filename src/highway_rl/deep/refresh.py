@@ -61,7 +61,7 @@ def refresh(
     rows = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), store.rows)
     every, usable = frames(coded, store)
     if agent.normalize:
-        whole = coded.whole(rows.obs, every)
+        whole = rows.obs if coded.frames == 1 else coded.whole(rows.obs, every)
         learning = learning._replace(params=renormalized(agent, spec, learning.params, whole, rows.real))
     drawn = ring.pick(rows.real & usable, jax.random.uniform(keys[0], (*shape, agent.batch_size)))
     target, seen = whole_targets(agent, spec, learning, store, step, keys[2], drawn, look)
@@ -207,11 +207,13 @@ def whole_store(
     def each(part: Array) -> Array:
         return many(jax.vmap(coded.decode)(part))
 
+    if coded.frames > 1:  # where the frames of each row are, found once for all parts
+        held = jax.vmap(lambda one: ring.frames(one, coded.frames))(store)
+        held = by_slot(rings * held + jnp.arange(rings, dtype=jnp.int32)[:, None, None])
+
     def taken(flat: Array, at: Array) -> Array:
         if coded.frames == 1:
             return flat.at[at].get(mode="fill", fill_value=0)
-        held = jax.vmap(lambda one: ring.frames(one, coded.frames))(store)
-        held = by_slot(rings * held + jnp.arange(rings, dtype=jnp.int32)[:, None, None])
         return coded.whole(flat, held[jnp.minimum(at, count - 1)])
 
     def some(each: Any) -> Any:

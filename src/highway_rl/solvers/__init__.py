@@ -64,7 +64,7 @@ ALIASES = {
 def solve(mdp: MDP | SparseMDP, method: str = "gated", tol: float = 1e-6, **options: Any) -> Solution:
     """Solve a model to a certified sup-norm error of `tol`.
 
-    The default, `highway_solve`, is the fastest here; "highway" is Algorithm 1 with the paper's settings. That and
+    The default is `highway_solve`; "highway" is Algorithm 1 with the paper's settings. That and
     "gauss-seidel" lift V to its certified lower bound (see `highway_value_iteration`).
     `method` is a name in METHODS; `options` go to that method (max_iters, progress, time_limit, sweeps, …).
     """

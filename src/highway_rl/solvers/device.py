@@ -7,7 +7,6 @@ Numbers are those of the arrays' dtype, and the bounds count its rounding: float
 from __future__ import annotations
 
 import functools
-import math
 from typing import Any, NamedTuple
 
 import jax
@@ -15,10 +14,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from highway_rl import checks
-from highway_rl.core.backup import Backup, combine_returns
+from highway_rl.core.backup import combine_returns
 from highway_rl.mdp.model import MDP
-
-GATE = Backup((1,), depth_alpha=math.inf, policy_alpha=math.inf)
+from highway_rl.solvers.gated import GATE
 
 
 class Solutions(NamedTuple):

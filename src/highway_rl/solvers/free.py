@@ -15,7 +15,7 @@ import numpy as np
 
 from highway_rl import checks
 from highway_rl.solvers.drift import EPS, Drift, Spread
-from highway_rl.solvers.rows import Actions, Value
+from highway_rl.solvers.rows import Actions, Value, spread
 
 StepModel = Callable[[np.ndarray, np.ndarray], tuple[Any, Any, Any]]
 CHUNK = 2**16
@@ -47,6 +47,7 @@ class FreeRows:
         rounding, least = (longest + 8) * EPS, 1 - self.discount * flattest
         if least <= 4 * rounding:
             raise checks.refusal("discount", discount, "a number below 1 for a model that computes its rows")
+        self.alive = weight > 0
         self.drift: Drift | None = Drift(weight, least, 1.0, rounding, largest)
 
     def _parts(self, per_state: int) -> list[tuple[int, int]]:
@@ -76,13 +77,7 @@ class FreeRows:
             to, chance, paid = self._ask(np.arange(first, last))
             q = paid + self.discount * np.einsum("sak,sak->sa", chance, x[to])
             policy[first:last], out[first:last] = q.argmax(axis=1), q.max(axis=1)
-        return self.spread(x, out), policy
-
-    def spread(self, x: Value, out: Value) -> Spread:
-        """How much a pass changed."""
-        assert self.drift is not None
-        change = (out - x)[self.drift.weight > 0]
-        return Spread(float(change.min(initial=np.inf)), float(change.max(initial=-np.inf)), float(np.abs(out).max()))
+        return spread(x, out, self.alive), policy
 
     def under(self, policy: Actions) -> FreePolicy:
         return FreePolicy(self, policy)
@@ -99,7 +94,7 @@ class FreePolicy:
     def sweep(self, x: Value, out: Value) -> Spread:
         self.follow(x, out)
         out += self.reward
-        return self.rows.spread(x, out)
+        return spread(x, out, self.rows.alive)
 
     def follow(self, x: Value, out: Value) -> None:
         for first, last in self.rows._parts(1):

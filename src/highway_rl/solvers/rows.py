@@ -83,7 +83,9 @@ def rows_of(mdp: MDP | SparseMDP) -> Rows:
     """The fastest form that is at hand."""
     if compiler() is not None:
         return CompiledRows(mdp)
-    warnings.warn("numba is not installed: pip install numba, and solve is several times as fast", stacklevel=3)
+    warnings.warn(
+        "numba is not installed: pip install numba for compiled passes, or choose another method", stacklevel=3
+    )
     return PlainRows(mdp.sparse())
 
 
@@ -257,7 +259,7 @@ class PlainRows:
         q = self.mdp.q_values(x)
         policy = q.argmax(axis=1)
         np.max(q, axis=1, out=out)
-        return _spread(out - x, self.alive, out), policy
+        return spread(x, out, self.alive), policy
 
     def under(self, policy: Actions) -> PlainPolicy:
         return PlainPolicy(PolicyModel.of(self.mdp, policy), self.alive)
@@ -273,12 +275,13 @@ class PlainPolicy:
     def sweep(self, x: Value, out: Value) -> Spread:
         self.follow(x, out)
         out += self.reward
-        return _spread(out - x, self.alive, out)
+        return spread(x, out, self.alive)
 
     def follow(self, x: Value, out: Value) -> None:
         np.multiply(self.model.discount, self.model.transition @ x, out=out)
 
 
-def _spread(change: Value, alive: np.ndarray, after: Value) -> Spread:
-    change = change if alive.all() else change[alive]
+def spread(before: Value, after: Value, alive: np.ndarray) -> Spread:
+    """How much a pass changed."""
+    change = after - before if alive.all() else (after - before)[alive]
     return Spread(float(change.min(initial=np.inf)), float(change.max(initial=-np.inf)), float(np.abs(after).max()))

@@ -178,7 +178,7 @@ def highway_q_learning(
     alpha = ∞ is the paper's maximum over policies and depths; a finite one its softmax; gate_depth None, 0 or 3 the
     ablations of the gate. Each update replaces Q(s,a) by its target. The newest `capacity` episodes are kept.
 
-    chooser "half" is for tasks with chance in them (`chooser.py`): it averages over 32 policies where the paper's
+    chooser "half" is for tasks with chance in them (`targets.py`): it averages over 32 policies where the paper's
     "sample" takes the largest of 3, unless you name another number.
 
     Paper: App. B.1, Eq. 20; settings of App. C.2.

@@ -19,8 +19,8 @@ from highway_rl.core.bootstrap import value_of
 from highway_rl.core.lookahead import lookahead
 from highway_rl.core.returns import returns_from_start
 from highway_rl.core.targets import TargetRule
-from highway_rl.tabular.chooser import LEAST_RATE, Outcomes, halved_target, highway_target, no_outcomes, noted
 from highway_rl.tabular.draws import BLOCK, distinct, nth_bit, spread
+from highway_rl.tabular.targets import LEAST_RATE, Outcomes, halved_target, highway_target, no_outcomes, noted
 from highway_rl.types import NEVER, record, static
 
 
@@ -28,7 +28,7 @@ from highway_rl.types import NEVER, record, static
 class Replay:
     """M policies per update, I_rollout episodes per policy, I_update updates per episode, episodes kept.
 
-    `chooser` "sample" is the paper's maximum of samples, "half" the one of `chooser.py`, with its `confidence`.
+    `chooser` "sample" is the paper's maximum of samples, "half" the one of `targets.py`, with its `confidence`.
     """
 
     policies: int = static(default=3)

@@ -13,9 +13,9 @@ from highway_rl.core.backup import Backup
 from highway_rl.core.targets import TargetRule
 from highway_rl.envs import make_task
 from highway_rl.tabular import agent as tabular
-from highway_rl.tabular.chooser import halved_target, highway_target, no_outcomes, noted
 from highway_rl.tabular.draws import spread
 from highway_rl.tabular.loop import trainer
+from highway_rl.tabular.targets import halved_target, highway_target, no_outcomes, noted
 from highway_rl.types import NEVER
 
 RULE = TargetRule(Backup((1, 2, 3, 4), depth_alpha=math.inf, policy_alpha=math.inf))
