@@ -2,21 +2,28 @@
 
 A name is found, in this order: built in or registered in Python; as `module:name`, which imports the module; among the
 entry points of installed packages (group `highway_rl.algorithms` and so on). What is registered by a module is there
-again in a new process once that module is imported; a training folder notes which ones.
+again in a new process once that module is imported; a training folder notes which ones. Names that come out of a file
+(`of_a_file`) bring in no module that its reader did not name.
 """
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import importlib
 import importlib.metadata
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Generic, TypeVar
 
 from highway_rl import checks
 
 T = TypeVar("T")
+
+_allowed: contextvars.ContextVar[frozenset[str] | None] = contextvars.ContextVar("allowed", default=None)
+_named: set[str] = set()
+"""Modules that somebody here, not a file, has named."""
 
 
 class Registry(Generic[T]):
@@ -42,6 +49,7 @@ class Registry(Generic[T]):
         if name in self.known:
             return self.known[name]
         if isinstance(name, str) and ":" in name:
+            _check(name.partition(":")[0])
             found: T = imported(name)
             return found
         for point in importlib.metadata.entry_points(group=self.group):
@@ -93,8 +101,41 @@ def imported(name: str) -> T:  # type: ignore[type-var]
     return found  # type: ignore[return-value]
 
 
+@contextlib.contextmanager
+def of_a_file(modules: Collection[str]) -> Iterator[None]:
+    """Inside, names come out of a file: of code beyond this package it may use `modules`, and what was named before."""
+    token = _allowed.set(frozenset(modules))
+    try:
+        yield
+    finally:
+        _allowed.reset(token)
+
+
+def trusted(module: str) -> bool:
+    """Whether names of a module may be used here."""
+    allowed = _allowed.get()
+    return allowed is None or module in allowed | _named or module.split(".")[0] == "highway_rl"
+
+
+def mistrusted(modules: Collection[str]) -> ValueError:
+    options = " ".join(f"--import {module}" for module in modules)
+    return ValueError(
+        f"the file names code beyond this package, {', '.join(modules)}: if you trust it, give imports={list(modules)}"
+        f" (on the command line {options})"
+    )
+
+
+def _check(module: str) -> None:
+    if not trusted(module):
+        raise mistrusted([module])
+    if _allowed.get() is None:
+        _named.add(module)
+
+
 def bring(module: str) -> object:
     """Imports a module, also from the current folder."""
+    if module not in sys.modules:
+        _check(module)
     if os.getcwd() not in sys.path and "" not in sys.path:
         sys.path.append(os.getcwd())
     try:

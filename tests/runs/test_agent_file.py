@@ -18,7 +18,7 @@ import pytest
 from training import same
 
 import highway_rl
-from highway_rl import runs
+from highway_rl import registry, runs
 from highway_rl.core.targets import highway
 from highway_rl.deep import dqn
 from highway_rl.deep.algorithms import ALGORITHMS, register_algorithm
@@ -218,7 +218,11 @@ def test_the_environment_may_be_gone(registered, tmp_path, monkeypatch):
 
     forget(*modules)
     (tmp_path / "worlds_of_mine.py").unlink()
-    again = highway_rl.load(path)
+    registry._named.clear()  # as in a new process
+    with pytest.raises(ValueError, match=r"names code .*, worlds_of_mine, nets_of_mine: .*--import nets_of_mine"):
+        highway_rl.load(path)
+    assert "nets_of_mine" not in sys.modules
+    again = highway_rl.load(path, imports=["nets_of_mine"])
     obs = np.ones(agent.spec.observation.shape, agent.spec.observation.dtype)
     np.testing.assert_array_equal(again.q_values(obs), agent.q_values(obs))
     assert again.evaluate(highway_rl.make("late", length=6), episodes=2)["length"] == 6
@@ -227,7 +231,38 @@ def test_the_environment_may_be_gone(registered, tmp_path, monkeypatch):
     forget("nets_of_mine")
     (tmp_path / "nets_of_mine.py").unlink()
     with pytest.raises(ValueError, match=r"module '\w+_of_mine' cannot be imported .*: run this where it can be found"):
-        highway_rl.load(path)
+        highway_rl.load(path, imports=modules)
+
+
+def test_a_file_runs_no_code_that_its_reader_did_not_name(small, tmp_path, monkeypatch):
+    """Neither by importing a module, nor by calling a name of one that is there already."""
+    (tmp_path / "traps_of_mine.py").write_text(
+        "open('sprung', 'w').close()\ndef net(*_): open('sprung', 'w').close()\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    content = small.save(tmp_path / "agent").read_bytes()
+
+    def network(facts):
+        facts["config"]["settings"]["network"] = "traps_of_mine:net"
+
+    def algorithm(facts):
+        facts.update(label="traps_of_mine:net")
+
+    def module(facts):
+        facts["config"]["imports"] = ["traps_of_mine"]
+
+    for change in (network, algorithm):
+        (tmp_path / "agent").write_bytes(forged(content, change))
+        with pytest.raises(ValueError, match=r"names code .*, traps_of_mine: if you trust it, give imports"):
+            highway_rl.load("agent")
+    (tmp_path / "agent").write_bytes(forged(content, module))
+    assert highway_rl.load("agent").label == small.label  # not needed, so not imported
+    (tmp_path / "agent").write_bytes(forged(content, lambda f: f["config"]["settings"].update(network="numpy:ones")))
+    with pytest.raises(ValueError, match=r"names code .*, numpy: if you"):
+        highway_rl.load("agent")
+    assert not (tmp_path / "sprung").exists()
+    assert "traps_of_mine" not in sys.modules
 
 
 def test_what_only_a_script_has(registered, tmp_path):

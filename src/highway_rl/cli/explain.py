@@ -6,7 +6,7 @@ import dataclasses
 from pathlib import Path
 from typing import Annotated
 
-from tyro.conf import Positional, arg
+from tyro.conf import Positional, UseAppendAction, arg
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -31,6 +31,8 @@ class Explain:
     """Also draw it into this PNG."""
     film: Path | None = None
     """Also film it into this .gif or .mp4, as its Gymnasium environment draws it."""
+    imports: Annotated[tuple[str, ...], arg(metavar="MODULE", name="import"), UseAppendAction] = ()
+    """A module of yours that the file may import, where its network or algorithm is not ours."""
     json: bool = False
     """Print the rows as JSON."""
     debug: bool = False
@@ -44,7 +46,7 @@ class Explain:
         if self.plot is not None and self.plot.suffix != ".png":
             raise ValueError(f"--plot {self.plot}: give a name that ends in .png")
         with warnings_as_lines():
-            agent = runs.load(self.agent, self.run)
+            agent = runs.load(self.agent, self.run, self.imports)
             film = None if self.film is None else agent.film(self.film, seed=self.seed, max_steps=self.max_steps)
             explained = agent.explain(agent.episode(seed=self.seed, max_steps=self.max_steps))
         print(as_json(explained.rows) if self.json else explained)

@@ -10,6 +10,7 @@ import dataclasses
 import hashlib
 import json
 import os
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -81,13 +82,14 @@ def write(path: Path, kept: Kept) -> Path:
     return path
 
 
-def read(path: Path) -> Kept:
+def read(path: Path, imports: Collection[str] = ()) -> Kept:
     """The agent in a file, on whatever device is used here. Its environment need not exist; its algorithm and network
-    have to."""
+    have to, in `imports` where they are not this package's."""
     content = path.read_bytes()
     facts = _facts(path, content)
     try:
-        return _kept(path, facts, safetensors.deserialize(content))
+        with registry.of_a_file(imports):
+            return _kept(path, facts, safetensors.deserialize(content))
     except (*BROKEN, safetensors.SafetensorError) as error:
         raise ValueError(
             f"{path} is no agent that version {VERSION} knows ({_short(error)}): give a file that agent.save wrote, or"
@@ -128,7 +130,8 @@ def _kept(path: Path, facts: dict[str, Any], tensors: Any) -> Kept:
         agent, _ = build(config, Env(spec, _no_env, _no_env), wanted[0])
     except ValueError:
         for error in missing:  # what it needs may be in there
-            raise error from None
+            foreign = [module for module in config.imports if not registry.trusted(module)]
+            raise (registry.mistrusted(foreign) if foreign else error) from None
         raise
     shapes = jax.eval_shape(lambda: dqn.start(agent, spec, jax.random.key(0)).params)
     params = _params(path, shapes, dict(tensors))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -58,9 +59,12 @@ def best(trained: Trained, run: Any = None) -> TrainedAgent:
     return found
 
 
-def load(path: Path | str, run: Any = None) -> TrainedAgent:
+def load(path: Path | str, run: Any = None, imports: Collection[str] = ()) -> TrainedAgent:
     """The agent in a file that `agent.save` wrote, or in a training folder; of several the best by its greedy test
-    episodes, or the one `run` names: its number, its text such as "dqn:k=2" (the best seed of it), or (text, seed)."""
+    episodes, or the one `run` names: its number, its text such as "dqn:k=2" (the best seed of it), or (text, seed).
+
+    A file runs no code: where its network or algorithm is yours, name the modules that it may import, as `imports`. A
+    folder imports what its config names."""
     path = Path(path)
     if not path.exists():
         raise ValueError(f"{path} is not there: give a file that agent.save wrote, or a training folder")
@@ -69,7 +73,7 @@ def load(path: Path | str, run: Any = None) -> TrainedAgent:
             raise checks.refusal("run", run, f"None: {path} holds one agent")
         from highway_rl.runs import agent_file
 
-        return TrainedAgent(*agent_file.read(path))
+        return TrainedAgent(*agent_file.read(path, imports))
     s, params, step, _ = load_all(path)
     found = _pick(s, params, step, measured(path), run)
     found._trained = Trained(s, params, step, False, [], [], None, path)
