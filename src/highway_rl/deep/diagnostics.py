@@ -24,6 +24,8 @@ class Seen(NamedTuple):
     won      how often each return is the largest: first the one the gate compares with, then each depth
     bias     target minus the discounted return that followed, over episodes that terminated
     ratio    the product of min(1, π'/π) over the next k actions, per k in RATIO_DEPTHS, where so many were made
+    noise    per depth, how far sampled returns are from what the chooser expects of them (root of the mean square)
+    luck     of the openings by samples alone, the share in which the chooser keeps the gate shut
     """
 
     open: Float[Array, "n"]
@@ -34,20 +36,27 @@ class Seen(NamedTuple):
     error: Float[Array, ""]
     ratio: Float[Array, "k"]
     age: Float[Array, ""]
+    noise: Float[Array, "n"]
+    luck: Float[Array, ""]
 
     @classmethod
     def nothing(cls, agent: Any) -> Seen:
         depths = max(len(rule.backup.depths) for rule in agent.rules)
         none = jnp.float32(jnp.nan)
         each = lambda n: jnp.full(n, jnp.nan, jnp.float32)  # noqa: E731
-        return cls(each(depths), each(depths + 1), none, none, none, none, each(len(RATIO_DEPTHS)), none)
+        ratio = each(len(RATIO_DEPTHS))
+        return cls(each(depths), each(depths + 1), none, none, none, none, ratio, none, each(depths), none)
 
 
 def look(agent: Any, rule: TargetRule, data: Trajectory, rows: Rows, q: Array, found: Any, step: Any) -> Seen:
     """The diagnostics of one rule's targets; rules with fewer depths than others are padded with NaN."""
     depths = max(len(other.backup.depths) for other in agent.rules)
     real = rows.real
-    opened = mean(gate_open(found.returns, found.reference), real)
+    opens = gate_open(found.returns, found.reference)
+    opened = mean(opens, real)
+    by_sample = gate_open(found.sampled, found.sampled_reference)
+    knows = jnp.isfinite(found.returns)
+    apart = jnp.square(jnp.where(knows, found.sampled - found.returns, 0.0))
     best = jnp.argmax(found.returns, axis=1) + 1
     winner = jnp.where(jnp.max(found.returns, axis=1) > found.reference, best, 0)
     won = mean(winner[:, None] == jnp.arange(found.returns.shape[1] + 1), real)
@@ -62,6 +71,8 @@ def look(agent: Any, rule: TargetRule, data: Trajectory, rows: Rows, q: Array, f
         mean(jnp.abs(found.target - taken), real),
         ratios(data, q, real),
         mean((step - rows.born).astype(jnp.float32), real),
+        pad(jnp.sqrt(mean(apart, real) / mean(knows, real)), depths),
+        jnp.sum(mean(by_sample & ~opens, real)) / jnp.sum(mean(by_sample, real)),
     )
 
 

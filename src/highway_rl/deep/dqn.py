@@ -22,7 +22,7 @@ from highway_rl.core.bootstrap import filled, maxmin
 from highway_rl.core.targets import TargetRule, Trajectory, sampled_returns, soft_highway
 from highway_rl.data.codec import codec_of, decoded
 from highway_rl.deep import fused, networks
-from highway_rl.deep.grouping import Group, combine_by_policy
+from highway_rl.deep.grouping import Alike, Group, combine_by_policy, estimates
 from highway_rl.deep.normalized import normalized
 from highway_rl.deep.optimizers import MakeOptimizer, centred_rmsprop
 from highway_rl.deep.settings import check_agent, check_spec
@@ -44,6 +44,7 @@ class DQN:
     epsilon_end: Any = 0.1
     epsilon_steps: Any = 1e5
     max_gradient: Any = 1.0
+    confidence: Any = 0.0
     num_networks: int = static(default=1)
     batch_size: int = static(default=32)
     loss: str = static(default="huber")
@@ -69,7 +70,7 @@ class DQN:
     def heads(self) -> int:
         """Numbers a network has for each action: Q, and with the chooser "learned" what the return of each depth is on
         average."""
-        return 1 if self.chooser == "sample" else 1 + max(len(rule.backup.depths) for rule in self.rules)
+        return 1 if self.chooser != "learned" else 1 + max(len(rule.backup.depths) for rule in self.rules)
 
     @property
     def doubles(self) -> bool:
@@ -175,12 +176,13 @@ def epsilon(agent: DQN, step: Any) -> Float[Array, "*n"]:
 
 class Targets(NamedTuple):
     """The target of every row, what its gate compared (with several policies averages of the row's own, with a chooser
-    its estimates), and the returns that were sampled."""
+    its estimates), and the returns and the reference that were sampled."""
 
     target: Float[AnyArray, "t"]
     returns: Float[AnyArray, "t n"]
     reference: Float[AnyArray, "t"]
     sampled: Float[AnyArray, "t n"]
+    sampled_reference: Float[AnyArray, "t"]
 
 
 def targets(
@@ -194,31 +196,37 @@ def targets(
     group: Group | None = None,
     key: PRNGKeyArray | None = None,
     averages: Float[Array, "t n a"] | None = None,
+    pairs: Alike | None = None,
 ) -> Targets:
     """Eq. 8 for each row of a chronological store, whose row i + 1 holds the observation that follows row i.
 
     `q` are the target network's values there. `averages` are those of its other heads, which then choose: a depth
-    where its average exceeds Q(s,a). `group` (observation hashes, policy numbers, real) pools equal
-    (observation, action) pairs of several behavioural policies; without it each row is a policy of its own.
+    where its average exceeds Q(s,a). With `pairs` the other rows of the same pair choose. `group` (observation hashes,
+    policy numbers, real) pools equal (observation, action) pairs of several behavioural policies; without it each row
+    is a policy of its own.
     """
     follow = lambda x: jnp.concatenate([x[1:], x[-1:]])  # noqa: E731
     selector = None if newer_q is None else follow(newer_q)
     rule = dataclasses.replace(rule, bootstrap=filled(rule.bootstrap, epsilon=epsilon(agent, step), selector=selector))
     # a rule without a gate is shown against the return a gate would compare with; its target does not change
     gated = dataclasses.replace(rule.backup, gate_depth=1) if rule.backup.gate_depth is None else rule.backup
+    by: Any = None
     returns, reference = sampled_returns(dataclasses.replace(rule, backup=gated), data, q, follow(q))
-    sampled, by = returns, None
+    sampled, of_reference = returns, reference
     if averages is not None:
         taken = data.action[:, None] == jnp.arange(q.shape[1])
         at = lambda x: jnp.sum(jnp.where(taken, x, 0.0), axis=-1)  # noqa: E731
         by = jnp.stack([at(averages[:, i]) for i in range(returns.shape[1])], axis=1), at(q)
+    if pairs is not None:
+        by = estimates(rule.backup, jnp.asarray(returns), jnp.asarray(reference), data, pairs, agent.confidence)
     if group is None or key is None:
         one = None if by is None else (by[0][:, None], by[1][:, None])
         target = combine_returns(rule.backup, returns[:, None], reference[:, None], by=one)
     else:
         pooled = combine_by_policy(rule.backup, returns, reference, data.action, group, agent.num_policies, key, by)
         target, returns, reference = pooled
-    return Targets(target, *(by or (returns, reference)), sampled)
+    returns, reference = by or (returns, reference)
+    return Targets(target, returns, reference, sampled, of_reference)
 
 
 def loss(agent: DQN, q: Float[Array, "b ha"], action: Int[Array, "b"], target: Float[Array, "..."]) -> Float[Array, ""]:

@@ -1,19 +1,23 @@
-"""Several behavioural policies per (s,a): pool the returns of equal (observation, action) pairs across policies.
+"""Equal (observation, action) pairs of the store: found by a 64-bit hash and one sort, all environments together.
+
+Several behavioural policies pool their returns (`combine_by_policy`):
 
     target(s,a) = smax_{m ∈ 𝓜} smax_{n ∈ 𝒩} max{ 𝔼̂_{𝒟⁽ᵐ⁾ₛₐ} Gⁿ, 𝔼̂_{𝒟⁽ᵐ⁾ₛₐ} G¹ }
 
-Equal pairs are found by a 64-bit hash and one sort of the whole store, all environments together.
+The chooser "grouped" (`estimates`) asks which returns may be luck, and what the other rows of the pair have earned.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt8, UInt32
 
 from highway_rl.core.backup import Backup, Estimates, combine_returns
+from highway_rl.core.lookahead import lookahead
+from highway_rl.core.targets import Trajectory
 from highway_rl.types import AnyArray
 
 
@@ -40,6 +44,78 @@ def hash_rows(rows: UInt8[Array, "t w"]) -> UInt32[Array, "t 2"]:
         return h ^ (h >> 13)
 
     return jnp.stack([one(2654435761), one(2246822507)], axis=1)
+
+
+class Alike(NamedTuple):
+    """Per row: the bucket of its pair, whether that pair was ever followed by two different things, and whether the row
+    counts where those of a bucket are averaged."""
+
+    bucket: Int[Array, "t"]
+    random: Bool[Array, "t"]
+    counts: Bool[Array, "t"]
+
+    @property
+    def buckets(self) -> int:
+        return buckets(self.bucket.shape[0])
+
+
+def buckets(rows: int) -> int:
+    """A power of two, four to eight for each row."""
+    return 1 << (4 * rows).bit_length()
+
+
+def alike(hash: UInt32[Array, "t 2"], data: Trajectory, real: Bool[Array, "t"], counts: Bool[Array, "t"]) -> Alike:
+    """Equal pairs of a chronological store. A pair is random once it gave two rewards or two successors; nothing
+    follows a termination. Where two pairs fall into one bucket, their rows are left alone: not random, not counted."""
+    number = buckets(real.shape[0])
+    key = mixed(hash[:, 0], data.action.astype(jnp.uint32))
+    bucket = jnp.where(real, key & jnp.uint32(number - 1), number).astype(jnp.int32)
+    after = jnp.where(data.discount[:, None] != 0, jnp.concatenate([hash[1:], hash[-1:]]), 0)
+    outcome = mixed(mixed(after[:, 0], after[:, 1]), jax.lax.bitcast_convert_type(data.reward + 0.0, jnp.uint32))
+    words = jnp.stack([mixed(key, hash[:, 1]), outcome], axis=1)
+    lowest = jax.ops.segment_min(words, bucket, number + 1)[bucket]
+    same, certain = (jax.ops.segment_max(words, bucket, number + 1)[bucket] == lowest).T
+    return Alike(bucket, same & ~certain & real, same & real & counts)
+
+
+def mixed(word: UInt32[Array, "t"], other: UInt32[Array, "t"]) -> UInt32[Array, "t"]:
+    """Two words as one, in which every bit of both counts."""
+    h = (word ^ (other * jnp.uint32(2654435761))) * jnp.uint32(2246822519)
+    h = (h ^ (h >> 15)) * jnp.uint32(3266489917)
+    return h ^ (h >> 13)
+
+
+def estimates(
+    backup: Backup,
+    returns: Float[Array, "t n"],
+    reference: Float[Array, "t"],
+    data: Trajectory,
+    pairs: Alike,
+    confidence: Any = 0.0,
+) -> Estimates:
+    """What the chooser "grouped" goes by. A return whose path met no random pair is a fact, and stands for itself. Any
+    other is judged by what the other rows of its pair earned, less `confidence` standard errors of their advantage
+    over the reference: the row that is paid has no say. Without others the gate stays shut.
+    """
+    count, depths = returns.shape
+    ahead = jnp.square(returns - reference[:, None])
+    own = jnp.concatenate([returns, ahead, reference[:, None], jnp.ones((count, 1))], axis=1)
+    own = jnp.where(pairs.counts[:, None], own, 0.0)
+    found = jax.ops.segment_sum(own, pairs.bucket, pairs.buckets + 1)[pairs.bucket] - own
+    rest = jnp.round(found[:, -1])
+    mean, square, one = jnp.split(found[:, :-1] / jnp.maximum(rest, 1)[:, None], (depths, 2 * depths), axis=1)
+    error = jnp.sqrt(jnp.maximum(square - jnp.square(mean - one), 0) / jnp.maximum(rest, 1)[:, None])
+    known = ((rest > 0) & pairs.counts)[:, None]
+
+    def lucky(depths: tuple[int, ...]) -> Array:
+        steps = lookahead(pairs.random.astype(jnp.float32), jnp.ones(count), data.last, depths)
+        return jnp.stack([way.reward > 0 for way in steps], axis=1)
+
+    judged = jnp.where(known, mean - confidence * error, returns if backup.gate_depth is None else -jnp.inf)
+    by = jnp.where(lucky(backup.depths), judged, returns)
+    if not backup.gate_depth:
+        return by, reference
+    return by, jnp.where(known & lucky((backup.gate_depth,)), one, reference[:, None])[:, 0]
 
 
 def combine_by_policy(

@@ -18,7 +18,7 @@ from highway_rl.deep import diagnostics, dqn, fused
 from highway_rl.deep.agent import Agent
 from highway_rl.deep.diagnostics import Seen
 from highway_rl.deep.dqn import DQN, Batch, Learning
-from highway_rl.deep.grouping import Group, hash_rows
+from highway_rl.deep.grouping import Group, alike, hash_rows
 from highway_rl.deep.normalized import with_numbers_of
 from highway_rl.deep.weights import Weights, weights_of
 from highway_rl.types import Spec
@@ -130,18 +130,23 @@ def whole_targets(
     rows = in_order(store.rows)
     data = ring.trajectory(rows, agent.discount)
     wanted: Any = True
+    counts = rows.real
     if drawn is not None and not looks_everywhere(agent):
         chosen = jnp.zeros(rows.action.shape, bool).at[drawn.reshape(-1)].set(True)
-        wanted = look | in_slots(needed(agent, data, in_order(chosen.reshape(store.rows.action.shape))))
+        counts = in_order(chosen.reshape(store.rows.action.shape))
+        wanted = look | in_slots(needed(agent, data, counts))
     params = [p for p in (learning.params, learning.older) if p is not None]
     now, *before = in_order([whole_store(agent, spec, p, store, step, wanted) for p in params])
     now, averages = dqn.split_heads(agent, spec, now)
     before = [dqn.split_heads(agent, spec, x)[0] for x in before]
-    group = Group(in_order(hashes(codec_of(spec), store)), rows.policy, rows.real) if agent.num_policies > 1 else None
+    grouped = agent.chooser == "grouped"
+    hashed: Any = in_order(hashes(codec_of(spec), store)) if grouped or agent.num_policies > 1 else None
+    group = Group(hashed, rows.policy, rows.real) if agent.num_policies > 1 else None
+    pairs = alike(hashed, data, rows.real, counts) if grouped else None
     found, seen = [], []
     for rule in agent.rules:
         q, newer = (before[0], now) if dqn.doubles(rule) else (now, None)
-        more: Any = {"newer_q": newer, "group": group, "key": key, "averages": averages}
+        more: Any = {"newer_q": newer, "group": group, "key": key, "averages": averages, "pairs": pairs}
         found.append(dqn.targets(agent, rule, data, q, step, **more))
         seen.append(functools.partial(diagnostics.look, agent, rule, data, rows, q, found[-1], step))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import jax
@@ -28,7 +29,10 @@ def check_agent(agent: DQN) -> None:
         checks.whole(name, getattr(agent, name), 1)
     if not isinstance(agent.normalize, bool):
         raise checks.refusal("normalize", agent.normalize, "true or false")
-    checks.choice("chooser", agent.chooser, ("sample", "learned"))
+    checks.choice("chooser", agent.chooser, ("sample", "learned", "grouped"))
+    most = math.inf if agent.chooser == "grouped" else 0.0
+    wanted = "that is finite" if most else "equal to 0, or chooser=grouped, which knows how sure it is"
+    checks.numbers("confidence", agent.confidence, lambda x: (x == 0) | (abs(x) < most), wanted)
     checks.choice("loss", agent.loss, ("huber", "squared"))
     if not agent.rules:
         raise ValueError("rule is an empty tuple: give at least one target rule")

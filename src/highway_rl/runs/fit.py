@@ -76,8 +76,7 @@ class _Training:
         """Trains every program to its end, or until somebody stops it."""
         begun = self._begun() if self.resume else []
         kept = max((facts["metrics"]["bytes"] for _, facts in begun), default=None)
-        rules = [rule for program in self.s.programs for rule in program.agent.rules]
-        self.metrics = Metrics(self.out, rules, kept)
+        self.metrics = Metrics(self.out, [program.agent for program in self.s.programs], kept)
         params, step, last = [], 0, None
         try:
             for i, program in enumerate(self.s.programs):

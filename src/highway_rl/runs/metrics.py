@@ -9,15 +9,15 @@ import io
 import os
 import time
 import warnings
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from highway_rl.core.backup import TO_END
-from highway_rl.core.targets import TargetRule
 from highway_rl.deep.diagnostics import RATIO_DEPTHS
+from highway_rl.deep.dqn import DQN
 from highway_rl.records.rows import write_text
 from highway_rl.runs.programs import Program
 
@@ -48,6 +48,9 @@ def rows_of(curves: list[Any], program: Program) -> list[dict[str, Any]]:
         row |= {f"open_{n}": float(x) for n, x in zip(depths, last.seen.open[i], strict=False)}
         row |= {f"won_{n}": float(x) for n, x in zip(["gate", *depths], last.seen.won[i], strict=False)}
         row |= {f"ratio_{k}": float(x) for k, x in zip(RATIO_DEPTHS, last.seen.ratio[i], strict=True)}
+        if program.agent.chooser != "sample":
+            row |= {f"noise_{n}": float(x) for n, x in zip(depths, last.seen.noise[i], strict=False)}
+            row["luck"] = float(last.seen.luck[i])
         found.append(row)
     return found
 
@@ -63,14 +66,16 @@ class Metrics:
     are now, and their checksum: a checkpoint notes it, so that rows lost later are noticed.
     """
 
-    def __init__(self, out: Path | None, rules: Iterable[TargetRule], kept: int | None) -> None:
+    def __init__(self, out: Path | None, agents: Sequence[DQN], kept: int | None) -> None:
         self.file: Any = None
         self.writers: dict[tuple[str, int], Any] = {}
         self.out = out
-        depths = dict.fromkeys(depth_name(n) for rule in rules for n in rule.backup.depths)
+        depths = dict.fromkeys(depth_name(n) for agent in agents for rule in agent.rules for n in rule.backup.depths)
         self.columns = ["step", "algo", "seed", "episodes", "score", "length", "loss", "epsilon"]
         self.columns += ["value", "largest", "bias", "error", "age", *(f"open_{n}" for n in depths), "won_gate"]
         self.columns += [*(f"won_{n}" for n in depths), *(f"ratio_{k}" for k in RATIO_DEPTHS)]
+        if any(agent.chooser != "sample" for agent in agents):
+            self.columns += [*(f"noise_{n}" for n in depths), "luck"]
         if out is None:
             return
         out.mkdir(parents=True, exist_ok=True)
@@ -173,7 +178,13 @@ class _Events:
 
 def _tag(name: str) -> str:
     """`open_2` → gate/open_2, so that TensorBoard groups what belongs together."""
-    for prefix, group in (("open_", "gate"), ("won_", "gate"), ("ratio_", "retrace")):
+    for prefix, group in (
+        ("open_", "gate"),
+        ("won_", "gate"),
+        ("ratio_", "retrace"),
+        ("noise_", "noise"),
+        ("luck", "noise"),
+    ):
         if name.startswith(prefix):
             return f"{group}/{name}"
     return f"train/{name}" if name in ("score", "length", "episodes", "loss", "epsilon") else f"value/{name}"

@@ -1,0 +1,161 @@
+"""The chooser "grouped": which returns are facts, what the other rows of a pair earned, what luck can no longer do."""
+
+import collections
+import dataclasses
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from highway_rl import runs
+from highway_rl.core import targets
+from highway_rl.core.backup import TO_END
+from highway_rl.core.targets import Trajectory
+from highway_rl.deep import dqn, grouping
+from highway_rl.deep.dqn import DQN
+
+DEPTHS = (1, 2, TO_END)
+GROUPED = DQN(targets.soft_highway(DEPTHS), chooser="grouped", discount=0.9, loss="squared")
+
+
+def walks(seed, episodes=60, length=5, states=3, chance=0.5):
+    """Random walks over few states in which the state 0 pays what a coin says, and state 1 goes where it says."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    for _ in range(episodes):
+        state = 2
+        for t in range(length):
+            action, coin = int(rng.integers(2)), bool(rng.random() < chance)
+            reward = float(coin) if state == 0 else 0.5 * action
+            after = (2 * coin if action else 0) if state == 1 else (state + action) % states
+            rows.append((state, action, reward, 0.0 if t == length - 1 else 0.9, t == length - 1))
+            state = after
+    state, action, reward, discount, last = (np.array(x) for x in zip(*rows, strict=True))
+    data = Trajectory(
+        action, reward.astype(np.float32), discount.astype(np.float32), last, np.ones(len(rows), np.float32)
+    )
+    return jax.tree.map(jnp.asarray, data), state
+
+
+def hashed(state):
+    return grouping.hash_rows(jnp.asarray(state[:, None], jnp.uint8))
+
+
+def in_python(data, state, returns, reference, counts, confidence):
+    """Row by row, with dictionaries: the estimates of each return, and of the 1-step one."""
+    data = jax.tree.map(np.asarray, data)
+    rows = range(len(state))
+    follows = [state[i + 1] if data.discount[i] else None for i in rows]
+    outcomes = collections.defaultdict(set)
+    for i in rows:
+        outcomes[state[i], data.action[i]].add((data.reward[i], follows[i]))
+    random = [len(outcomes[state[i], data.action[i]]) > 1 for i in rows]
+    found, one = np.array(returns), np.array(reference)
+    for i in rows:
+        others = [j for j in rows if j != i and counts[j] and (state[j], data.action[j]) == (state[i], data.action[i])]
+        end = i
+        while not data.last[end]:
+            end += 1
+        for d, depth in enumerate(DEPTHS):
+            if any(random[i : min(i + depth, end + 1)]):
+                ahead = returns[others, d] - reference[others]
+                error = ahead.std() / math.sqrt(len(others)) if others else 0.0
+                found[i, d] = returns[others, d].mean() - confidence * error if others and counts[i] else -np.inf
+        if random[i] and others and counts[i]:
+            one[i] = reference[others].mean()
+    return found, one
+
+
+@pytest.mark.parametrize(("seed", "confidence"), [(0, 0.0), (1, 1.5), (2, -2.0)])
+def test_estimates_are_those_of_dictionaries(seed, confidence):
+    data, state = walks(seed, episodes=40)
+    rng = np.random.default_rng(seed)
+    returns, reference = (
+        rng.normal(size=(len(state), 3)).astype(np.float32),
+        rng.normal(size=len(state)).astype(np.float32),
+    )
+    counts = rng.random(len(state)) < 0.7
+    pairs = grouping.alike(hashed(state), data, jnp.ones(len(state), bool), jnp.asarray(counts))
+    args = GROUPED.rule.backup, jnp.asarray(returns), jnp.asarray(reference), data, pairs, confidence
+    found, one = grouping.estimates(*args)
+    wanted = in_python(data, state, returns, reference, counts, confidence)
+    np.testing.assert_allclose(found, wanted[0], atol=2e-5)
+    np.testing.assert_allclose(one, wanted[1], atol=2e-5)
+
+
+def test_without_chance_it_is_the_paper_s_gate():
+    data, state = walks(0, chance=0.0)
+    state = state + 3 * (np.arange(len(state)) % 5)  # tells the time: when an episode ends is no chance either
+    real = jnp.ones(len(state), bool)
+    pairs = grouping.alike(hashed(state), data, real, real)
+    assert not np.any(pairs.random)
+    q = jax.random.normal(jax.random.key(1), (len(state), 2))
+    found = dqn.targets(GROUPED, GROUPED.rule, data, q, 0, pairs=pairs)
+    paper = dqn.targets(dataclasses.replace(GROUPED, chooser="sample"), GROUPED.rule, data, q, 0)
+    np.testing.assert_allclose(found.target, paper.target, atol=1e-6)
+    np.testing.assert_array_equal(found.returns, paper.returns)
+
+
+def test_luck_does_not_pay():
+    """Coins that are worth nothing: the paper's gate promises more the longer it looks, this one does not."""
+    rng, length, episodes = np.random.default_rng(0), 30, 300
+    rows = length * episodes
+    time = np.tile(np.arange(length), episodes)
+    last = time == length - 1
+    data = Trajectory(
+        np.zeros(rows, np.int32),
+        rng.choice([-1.0, 1.0], rows).astype(np.float32),
+        np.where(last, 0.0, 1.0).astype(np.float32),
+        last,
+        np.ones(rows, np.float32),
+    )
+    data, real = jax.tree.map(jnp.asarray, data), jnp.ones(rows, bool)
+    pairs = grouping.alike(hashed(time), data, real, real)
+    q, rule = jnp.zeros((rows, 1)), targets.highway(TO_END)
+    paper = dqn.targets(dataclasses.replace(GROUPED, chooser="sample"), rule, data, q, 0).target
+    found = dqn.targets(GROUPED, rule, data, q, 0, pairs=pairs).target
+    start = time == 0
+    assert float(np.mean(np.asarray(paper)[start])) > 1.5
+    assert abs(float(np.mean(np.asarray(found)[start]))) < 4 * math.sqrt(length / episodes)
+    assert abs(float(np.mean(found))) < 0.25
+
+
+def test_rows_that_share_a_bucket_by_accident_are_left_alone(monkeypatch):
+    """In one bucket all do; then nothing is random, and nothing is averaged."""
+    monkeypatch.setattr(grouping, "buckets", lambda rows: 1)
+    data, state = walks(0)
+    real = jnp.ones(len(state), bool)
+    pairs = grouping.alike(hashed(state), data, real, real)
+    assert not np.any(pairs.random)
+    assert not np.any(pairs.counts)
+
+
+def test_rows_that_are_not_real_are_no_part_of_any_pair():
+    data, state = walks(0)
+    real = jnp.arange(len(state)) % 3 != 0
+    pairs = grouping.alike(hashed(state), data, real, jnp.ones(len(state), bool))
+    assert not np.any(pairs.random & ~real)
+    assert not np.any(pairs.counts & ~real)
+
+
+def test_it_trains_and_tells_how_much_is_luck():
+    told = []
+    config = runs.Config(
+        "umbrella", ("soft-highway-dqn:chooser=grouped", "dqn:chooser=grouped"), env={"length": 6}, steps=2_000,
+        preset="general", settings={"network": "mlp", "capacity": 2_000, "confidence": 0.5}, episodes=20,
+    )  # fmt: skip
+    runs.fit(config, None, report=lambda news: told.extend(news.get("rows", ())))
+    last = told[-1]
+    assert last["noise_1"] > 0.5  # a coin of one
+    soft = next(row for row in reversed(told) if row["algo"].startswith("soft"))
+    assert soft["noise_end"] > soft["noise_1"]
+    assert 0 < soft["luck"] < 1
+
+
+def test_refused():
+    with pytest.raises(ValueError, match=r"confidence=2: give a number equal to 0, or chooser=grouped"):
+        DQN(confidence=2)
+    with pytest.raises(ValueError, match=r"confidence=nan: give a number that is finite"):
+        DQN(chooser="grouped", confidence=math.nan)
