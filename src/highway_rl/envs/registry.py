@@ -17,6 +17,7 @@ from highway_rl.envs.models.generators import chain, garnet, inventory, maze, qu
 from highway_rl.envs.models.multiroom import multi_room
 from highway_rl.envs.models.tables import Table
 from highway_rl.envs.probes import PROBES, featured
+from highway_rl.envs.tasks.chance import CHANCE
 from highway_rl.envs.tasks.delayed import choice, trace_back
 from highway_rl.envs.tasks.late import LATE
 from highway_rl.envs.tasks.rudder import grid_world, watch_repair
@@ -64,7 +65,7 @@ FEATURE_WIDTH = 64
 ENVS: Registry[MakeEnv] = Registry(
     "environment",
     "envs",
-    {name: functools.partial(minatar.make, game) for name, game in GAMES.items()} | TASKS | LATE | PROBES,
+    {name: functools.partial(minatar.make, game) for name, game in GAMES.items()} | TASKS | LATE | CHANCE | PROBES,
 )
 """What an agent can learn step by step."""
 
