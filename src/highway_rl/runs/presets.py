@@ -6,7 +6,7 @@ paper      what the paper says it ran on MinAtar (App. C.3): Explorer's, the mea
 general    what learns small tasks with a late reward (`highway-rl run late-tasks`)
 
 The discount belongs to the task: its spec names one (MinAtar 0.99, with delay 0.996; other tasks with
-delay 1 − 1/horizon), else it is 0.99.
+delay 1 − 0.2/horizon), else it is 0.99.
 """
 
 from __future__ import annotations
