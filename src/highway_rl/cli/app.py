@@ -23,6 +23,7 @@ from highway_rl.cli.explain import Explain
 from highway_rl.cli.games import Play, Watch
 from highway_rl.cli.learn import Learn
 from highway_rl.cli.report import Report
+from highway_rl.cli.sweep import Sweep
 from highway_rl.cli.train import Evaluate, Resume, Train
 
 
@@ -125,6 +126,7 @@ Command = (
     | Annotated[Train, subcommand("train")]
     | Annotated[Resume, subcommand("resume")]
     | Annotated[Evaluate, subcommand("evaluate")]
+    | Annotated[Sweep, subcommand("sweep")]
     | Annotated[Explain, subcommand("explain")]
     | Annotated[Play, subcommand("play")]
     | Annotated[Watch, subcommand("watch")]

@@ -39,7 +39,8 @@ class Train:
     bootstrap, learning_rate, optimizer, refresh, …) follow a colon; a list in brackets sweeps. May be given several
     times."""
     preset: str | None = None
-    """paper (the default for MinAtar), general (for everything else), or explorer."""
+    """paper (the default for MinAtar), general (for everything else), explorer, or a file that `highway-rl tune`
+    wrote, which also names the algorithm."""
     delay: str | None = None
     """Pay rewards late: "end" of the episode, a number of steps, or a range of them such as 1-20."""
     seeds: int = 1
@@ -76,18 +77,20 @@ class Train:
 
     def __call__(self) -> None:
         from highway_rl import runs
+        from highway_rl.runs.presets import with_file
         from highway_rl.runs.text import settings
 
-        delay = {"delay": _delay(self.delay)} if self.delay is not None else {}
+        delay = {"delay": delay_of(self.delay)} if self.delay is not None else {}
+        preset, algos, shared = with_file(self.preset, self.algo, settings(self.setting))
         config = runs.Config(
             task=self.task,
-            algos=self.algo or ("soft-highway-dqn",),
+            algos=algos,
             seeds=self.seeds,
             seed=self.seed,
-            steps=_whole_steps(self.steps),
-            preset=self.preset,
+            steps=whole_steps(self.steps),
+            preset=preset,
             env=delay | settings(self.set),
-            settings=settings(self.setting),
+            settings=shared,
             imports=self.imports,
             report_every=self.report_every,
             checkpoint_every=self.checkpoint_every,
@@ -116,7 +119,7 @@ class Resume:
 
         config = runs.read_config(self.folder)
         if self.steps is not None:
-            config = dataclasses.replace(config, steps=_whole_steps(self.steps))
+            config = dataclasses.replace(config, steps=whole_steps(self.steps))
         go(config, self.folder, in_json=self.json, resume=True)
 
 
@@ -210,13 +213,13 @@ def _interval(found: dict[str, Any]) -> str:
     return f"{found['score']:.3g}" + ("" if half is None else f" ± {half:.2g}")
 
 
-def _whole_steps(steps: float | None) -> int | None:
+def whole_steps(steps: float | None) -> int | None:
     if steps is not None and (not math.isfinite(steps) or steps != int(steps)):
         raise ValueError(f"steps={steps}: give a whole number >= 1")
     return None if steps is None else int(steps)
 
 
-def _delay(text: str) -> Any:
+def delay_of(text: str) -> Any:
     """end, 20 or 1-20."""
     if text == "end":
         return text

@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 from highway_rl import checks
 from highway_rl.experiments import claims
 from highway_rl.experiments.base import NOT_RUN, Experiment, Rows, Table, experiments, find
-from highway_rl.experiments.trials import in_a_row
 from highway_rl.records.rows import read_rows, write_text
+from highway_rl.runs.trials import in_a_row
 
 LIMIT = 5_000_000
 """Bytes that the page may have."""

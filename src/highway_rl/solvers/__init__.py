@@ -1,4 +1,5 @@
-"""Planning on a known model, every answer with a certified error. Imports types, checks, core, mdp.
+"""Planning on a known model, every answer with a certified error. Imports types, checks, core, mdp,
+machines.
 
 The default, `highway_solve`, takes any guess at V* through the gate (`gated.py`): guesses from sweeps, Krylov solves or
 ordered sweeps (`proposals.py`, `ordered.py`), chosen by what was measured (`chooser.py`), on compiled rows (`rows.py`).
