@@ -64,12 +64,15 @@ class Sweep:
     """Of a Ray cluster that is running; by default one is begun on this machine, and ends with the sweep."""
     minutes: float | None = None
     """Stop after so many minutes; the same command goes on from there."""
+    devices: str = "1"
+    """Spread the runs of a program over so many devices, or all; each then holds its share of the memory."""
     out: Path = Path("runs/sweep")
     """Folder of the rows. Where workers are on several machines, all of them have to see it."""
     debug: bool = False
     """Show the full traceback of an error."""
 
     def __call__(self) -> None:
+        from highway_rl.cli.train import many_devices
         from highway_rl.runs.status import status
         from highway_rl.runs.sweep import sweep
 
@@ -79,6 +82,7 @@ class Sweep:
             return show(status(Path(self.tasks[1])))
         spec = self.cells()
         how: dict[str, Any] = {"executor": self.executor, "workers": self.workers, "address": self.address}
+        how["devices"] = many_devices(self.devices)
         with live(self.out) as say:
             sweep(spec, out=self.out, minutes=self.minutes, say=say, **how)
         show(status(self.out))

@@ -49,6 +49,8 @@ class Train:
     """The first seed; the others follow it."""
     steps: float | None = None
     """Environment steps of each run; by default the preset's."""
+    devices: str = "1"
+    """Spread the runs of a program over so many devices, or all; each then holds its share of the memory."""
     out: Path = Path("runs/train")
     """Folder for checkpoints, metrics.csv, evaluation.json, TensorBoard events, config.json, curves.png."""
     set: Annotated[Words, arg(metavar="NAME=VALUE"), UseAppendAction] = ()
@@ -98,7 +100,8 @@ class Train:
             save_store=not self.no_store,
             episodes=self.episodes,
         )
-        go(config, self.out, in_json=self.json, resume=False, target=self.target_score)
+        more: Any = {"target": self.target_score, "devices": many_devices(self.devices)}
+        go(config, self.out, in_json=self.json, resume=False, **more)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -107,6 +110,8 @@ class Resume:
 
     folder: Annotated[Positional[Path], arg(metavar="DIR")]
     """The folder `highway-rl train` wrote."""
+    devices: str = "1"
+    """Spread the runs of a program over so many devices, or all; they may be others than before."""
     steps: float | None = None
     """Train for so many steps in all, where that is more than before."""
     json: bool = False
@@ -120,7 +125,7 @@ class Resume:
         config = runs.read_config(self.folder)
         if self.steps is not None:
             config = dataclasses.replace(config, steps=whole_steps(self.steps))
-        go(config, self.folder, in_json=self.json, resume=True)
+        go(config, self.folder, in_json=self.json, resume=True, devices=many_devices(self.devices))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -151,7 +156,15 @@ class Evaluate:
         _show({"step": step, "of": s.steps, "scores": rows}, self.json)
 
 
-def go(config: Any, out: Path, *, in_json: bool = False, resume: bool = False, target: float | None = None) -> None:
+def go(
+    config: Any,
+    out: Path,
+    *,
+    in_json: bool = False,
+    resume: bool = False,
+    target: float | None = None,
+    devices: int | str = 1,
+) -> None:
     """Trains, shows, draws; says how to go on where it was stopped."""
     from highway_rl import runs
     from highway_rl.cli.live import bar, signals, warnings_as_lines
@@ -160,6 +173,7 @@ def go(config: Any, out: Path, *, in_json: bool = False, resume: bool = False, t
     with warnings_as_lines(), bar(config) as live, signals(live, out) as caught:
         until = [] if target is None else [runs.TargetScore(target)]
         options: Any = {"should_stop": lambda: bool(caught), "resume": resume, "callbacks": until}
+        options["devices"] = devices
         trained = runs.fit(config, out, report=live.report, **options)
     result = {"folder": str(out), "step": trained.step, "of": trained.setup.steps, "stopped": trained.stopped}
     _show(result | {"scores": trained.scores}, in_json)
@@ -211,6 +225,12 @@ def _interval(found: dict[str, Any]) -> str:
     if found["score"] is None:
         return "no score"
     return f"{found['score']:.3g}" + ("" if half is None else f" ± {half:.2g}")
+
+
+def many_devices(text: str) -> int | str:
+    if text != "all" and not text.isdigit():
+        raise ValueError(f"--devices {text}: give all, or a whole number >= 1")
+    return text if text == "all" else int(text)
 
 
 def whole_steps(steps: float | None) -> int | None:

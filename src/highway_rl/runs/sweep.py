@@ -133,6 +133,7 @@ def sweep(
     workers: int | None = None,
     address: str | None = None,
     minutes: float | None = None,
+    devices: int | str = 1,
     say: Callable[[str], None] = lambda text: None,
     **options: Any,
 ) -> Rows:
@@ -141,13 +142,14 @@ def sweep(
 
     `executor` "local" has `workers` processes of this machine, one of them this one; "ray" as many actors of the
     cluster at `address`, or of one on this machine. With `minutes` it stops in time to save what is under way.
+    `devices`: each program's runs are spread over so many, or "all" that its worker sees.
     """
     spec = tasks if isinstance(tasks, Sweep) else Sweep(tasks, algos, **options)
     out = Path(out).absolute()
     plan = Plan(spec, out)
     write_spec(spec, out, workers)
     how: dict[str, Any] = {"executor": executor, "workers": workers, "address": address, "minutes": minutes}
-    while not queue.work(plan.pending, out, {"sweep": True}, say=say, **how) and minutes is None:
+    while not queue.work(plan.pending, out, {"devices": devices}, say=say, **how) and minutes is None:
         time.sleep(1)  # what is left is trained by somebody else
     mine = {trial.id for trial in spec.trials()}
     return [row for row in trials.stored(out) if row["id"] in mine]

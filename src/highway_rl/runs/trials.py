@@ -158,7 +158,7 @@ def train(
     should_stop: Callable[[], bool] = lambda: False,
 ) -> bool:
     """Trains a batch, or goes on with it, and adds it to the ledger, with what `facts` say of it, when it is done:
-    whether it is."""
+    whether it is. A fact is also over how many `devices` its runs are spread."""
     work = unfinished(out, batch.id)
     claim = work.with_name(f"{batch.id}.claim")
     with locked(claim):  # from before the first look into the ledger until the row is there
@@ -175,7 +175,9 @@ def _trained(batch: Batch, out: Path, facts: dict[str, Any], report: Any, should
     begun = time.perf_counter()
     config, resumed = batch.config(), (work / "config.json").exists()
     with as_deep():
-        trained = fit(config, work, report=report, should_stop=should_stop, resume=resumed)
+        trained = fit(
+            config, work, report=report, should_stop=should_stop, resume=resumed, devices=facts.get("devices", 1)
+        )
     if not trained.finished:
         return False
     made = provenance(**facts, resumed=resumed, seconds=time.perf_counter() - begun)
