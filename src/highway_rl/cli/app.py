@@ -25,6 +25,7 @@ from highway_rl.cli.learn import Learn
 from highway_rl.cli.report import Report
 from highway_rl.cli.sweep import Sweep
 from highway_rl.cli.train import Evaluate, Resume, Train
+from highway_rl.cli.tune import Tune
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -127,6 +128,7 @@ Command = (
     | Annotated[Resume, subcommand("resume")]
     | Annotated[Evaluate, subcommand("evaluate")]
     | Annotated[Sweep, subcommand("sweep")]
+    | Annotated[Tune, subcommand("tune")]
     | Annotated[Explain, subcommand("explain")]
     | Annotated[Play, subcommand("play")]
     | Annotated[Watch, subcommand("watch")]

@@ -14,6 +14,7 @@ from highway_rl.runs.standing import Trained
 from highway_rl.runs.status import Status, status
 from highway_rl.runs.sweep import Sweep, sweep
 from highway_rl.runs.trained import TrainedAgent
+from highway_rl.runs.tune import Tuned, tune
 
 __all__ = [
     "PRESETS",
@@ -27,6 +28,7 @@ __all__ = [
     "TargetScore",
     "Trained",
     "TrainedAgent",
+    "Tuned",
     "WeightsAndBiases",
     "best",
     "evaluate",
@@ -39,5 +41,6 @@ __all__ = [
     "status",
     "sweep",
     "train",
+    "tune",
     "write_config",
 ]

@@ -83,7 +83,11 @@ class Program(NamedTuple):
             return loop.advance(env, agent, self.schedule, run, first, 1, learn_from, look)
 
         every = self._spread(jax.vmap(more, in_axes=(0, 0, None, None, None)), 3)
-        return lambda runs, *when: every(self.own, runs, *when)
+
+        def all_runs(runs: loop.Run, *when: Any) -> tuple[loop.Run, loop.Curve]:
+            return every(self.own, runs, *when)
+
+        return all_runs
 
     @property
     def mesh(self) -> jax.sharding.Mesh:
