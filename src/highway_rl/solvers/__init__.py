@@ -23,6 +23,7 @@ from typing import Any
 from highway_rl import checks
 from highway_rl.mdp.model import MDP, SparseMDP
 from highway_rl.solvers.average import Average, average_reward
+from highway_rl.solvers.blocks import BlockRows, block_solve
 from highway_rl.solvers.classic import gauss_seidel, policy_iteration, value_iteration
 from highway_rl.solvers.free import FreeRows
 from highway_rl.solvers.gated import highway_solve
@@ -33,10 +34,12 @@ __all__ = [
     "ALIASES",
     "METHODS",
     "Average",
+    "BlockRows",
     "FreeRows",
     "Queries",
     "Solution",
     "average_reward",
+    "block_solve",
     "gauss_seidel",
     "highway_solve",
     "highway_value_iteration",
