@@ -32,6 +32,11 @@ def test_a_sweep_and_its_status(quick, tmp_path, capsys):
     assert "6 of 6" in capsys.readouterr().out
     main(["sweep", *WORDS, "--out", str(out)])  # the same again runs nothing
     assert "begins" not in capsys.readouterr().err
+    main(["report", "--results", str(out), "--out", str(tmp_path / "page.html")])
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "6 of 6 cells are done" in page
+    assert "dqn:k=2</td><td>0.3333" in page
+    assert "claim" not in page.split("</style>")[1]
 
 
 def test_a_log_file_gets_a_line_now_and_then(quick, tmp_path, capsys):
