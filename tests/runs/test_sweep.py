@@ -71,7 +71,7 @@ def test_seeds_that_cannot_be(given):
     ("change", "says"),
     [
         ({"algos": "fqn"}, "did you mean 'dqn'"),
-        ({"algos": ()}, "give at least one of each"),
+        ({"tasks": ()}, "give at least one"),
         ({"tasks": "latte"}, "did you mean 'late'"),
         ({"tasks": [print]}, "find things by name"),
         ({"settings": {"depth": 3}}, "no option 'depth'"),
@@ -99,6 +99,18 @@ def test_a_spec_from_a_file(tmp_path):
             read_spec(path)
     with pytest.raises(ValueError, match="is not there"):
         read_spec(tmp_path / "none.toml")
+
+
+def test_a_preset_file_brings_its_algorithm(tmp_path):
+    path = tmp_path / "preset.json"
+    path.write_text('{"preset": "explorer", "algo": "dqn:k=2", "settings": {"refresh": 50}}')
+    found = Sweep("late", preset=str(path), settings={"start": 100})
+    assert (found.preset, found.algos, found.settings) == ("explorer", ("dqn:k=2",), {"refresh": 50, "start": 100})
+    assert Sweep("late", "retrace", preset=str(path)).algos == ("retrace",)
+    assert Sweep("late").algos == ("soft-highway-dqn",)
+    path.write_text("{}")
+    with pytest.raises(ValueError, match="is no preset: give a file"):
+        Sweep("late", preset=str(path))
 
 
 def test_status_from_the_folder_alone(tmp_path, monkeypatch):

@@ -66,7 +66,7 @@ class Run:
             raise ValueError(f"{self.experiment} trains no networks: leave --executor out, --workers has several cores")
         if trained:
             with progress(f"{self.experiment} ({self.scale})") as step:
-                limits: dict[str, Any] = {"minutes": self.minutes, "workers": self.workers or 1}
+                limits: dict[str, Any] = {"minutes": self.minutes, "workers": self.workers}
                 limits |= {"executor": self.executor, "address": self.address}
                 whole = queue.work(trained, self.scale, self.seed, self.out, step, **limits, say=print)
             print(f"rows: {trained[0].path(self.out)}{'' if whole else ', more to come: run the same again'}")

@@ -91,7 +91,6 @@ class Sweep:
     def cells(self) -> Any:
         """What to run, from the options or the file."""
         from highway_rl.cli.train import delay_of, whole_steps
-        from highway_rl.runs.presets import with_file
         from highway_rl.runs.sweep import Sweep, read_spec, seeds_of
         from highway_rl.runs.text import settings
 
@@ -102,10 +101,9 @@ class Sweep:
         if not self.tasks:
             raise ValueError("a sweep needs tasks: give their names, or --spec FILE.toml")
         delay = {} if self.delay is None else {"delay": delay_of(self.delay)}
-        preset, algos, shared = with_file(self.preset, self.algo, settings(self.setting))
         return Sweep(
-            self.tasks, algos, seeds_of(self.seeds), whole_steps(self.steps), preset, delay | settings(self.set),
-            shared, self.imports, self.episodes, self.most,
+            self.tasks, self.algo, seeds_of(self.seeds), whole_steps(self.steps), self.preset,
+            delay | settings(self.set), settings(self.setting), self.imports, self.episodes, self.most,
         )  # fmt: skip
 
 

@@ -68,9 +68,11 @@ def status(out: Path) -> Status:
     }
     measured = rates(out)
     left = [trial for name, trial in cells.items() if name not in done and name not in failures]
+    running = _running(out)
     usual = sum(measured.values()) / len(measured) if measured else None
-    seconds = None if usual is None else sum(measured.get(t.task, usual) * t.steps for t in left) / workers
-    return Status(len(cells), len(done), failed, _running(out), _best(rows), seconds)
+    seconds = None if usual is None else sum(measured.get(t.task, usual) * t.steps for t in left)
+    seconds = None if seconds is None else seconds / max(workers, len(running))
+    return Status(len(cells), len(done), failed, running, _best(rows), seconds)
 
 
 def _running(out: Path) -> dict[str, int]:

@@ -24,7 +24,7 @@ from highway_rl.runs import queue, text, trials
 from highway_rl.runs.config import Setup, plain_value, setup
 from highway_rl.runs.estimate import estimate
 from highway_rl.runs.presets import preset as settings_of
-from highway_rl.runs.presets import preset_name
+from highway_rl.runs.presets import preset_name, with_file
 from highway_rl.runs.trials import MOST, Batch, Trial
 
 SPEC = "sweep.json"
@@ -35,10 +35,11 @@ MANY = 1_000_000
 @dataclasses.dataclass(frozen=True)
 class Sweep:
     """What to run: every task with every algorithm (a list in its text sweeps) and every seed. `seeds` are numbers, a
-    range, a text such as "0-99" or "0,3,7", or how many there are from 0 on. `most` runs share a program."""
+    range, a text such as "0-99" or "0,3,7", or how many there are from 0 on. `most` runs share a program. Without
+    algorithms it is the preset file's, else soft-highway-dqn."""
 
     tasks: tuple[str, ...]
-    algos: tuple[str, ...] = ("soft-highway-dqn",)
+    algos: tuple[str, ...] = ()
     seeds: tuple[int, ...] = (0,)
     steps: int | None = None
     preset: str | None = None
@@ -55,13 +56,16 @@ class Sweep:
             if not all(isinstance(word, str) for word in words):
                 raise checks.refusal(name, given, "names: workers in other processes find things by name")
             object.__setattr__(self, name, tuple(dict.fromkeys(words)))
+        preset, algos, settings = with_file(self.preset, self.algos, self.settings)
+        for name, value in (("preset", preset), ("algos", algos), ("settings", settings)):
+            object.__setattr__(self, name, value)
         for name in ("env", "settings"):
             plain = {key: plain_value(key, value) for key, value in getattr(self, name).items()}
             object.__setattr__(self, name, plain)
         object.__setattr__(self, "seeds", seeds_of(self.seeds))
         checks.whole("most", self.most, 1)
-        if not self.tasks or not self.algos:
-            raise ValueError("a sweep without tasks or algorithms has no cells: give at least one of each")
+        if not self.tasks:
+            raise ValueError("a sweep without tasks has no cells: give at least one")
 
     def trials(self) -> list[Trial]:
         """All cells."""
@@ -126,7 +130,7 @@ def read_spec(path: Path) -> Sweep:
 
 def sweep(
     tasks: Any,
-    algos: Any = ("soft-highway-dqn",),
+    algos: Any = (),
     *,
     out: Path | str,
     executor: str = "local",
