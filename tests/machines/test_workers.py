@@ -15,8 +15,8 @@ def listens() -> set[str]:
     return {ip.removeprefix("::ffff:") for ip in found}
 
 
-@pytest.mark.parametrize(("executor", "heard"), [("local", set()), ("ray", {"127.0.0.1"})])
-def test_workers(executor, heard):
+@pytest.mark.parametrize("executor", ["local", pytest.param("ray", marks=pytest.mark.full)])
+def test_workers(executor):
     with workers(executor, 2) as found:
         assert found.count == 2
         first, second = (found.submit(i, os.getpid).result() for i in range(2))
@@ -28,7 +28,14 @@ def test_workers(executor, heard):
         found.revive(1)
         assert found.submit(1, os.getpid).result() not in (first, second)
         assert found.submit(0, os.getpid).result() == first  # the other has not noticed
-        assert listens() == heard
+
+
+def test_a_cluster_begun_here_listens_on_loopback_only():
+    with workers("ray", 1) as found:
+        assert found.submit(0, os.getpid).result() != os.getpid()
+        with pytest.raises(ValueError, match="invalid literal"):
+            found.submit(0, int, "x").result()
+        assert listens() == {"127.0.0.1"}
 
 
 def test_one_worker_here_is_this_process():

@@ -16,7 +16,7 @@ from highway_rl.machines.workers import failed
 from highway_rl.records import ledger
 from highway_rl.runs import queue, trials
 
-EXECUTORS = ("local", "ray")
+EXECUTORS = ("ray", pytest.param("local", marks=pytest.mark.full))
 
 
 def wait_for(holds, seconds=60.0):
