@@ -7,8 +7,6 @@ import sys
 import tempfile
 from pathlib import Path
 
-os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8"
-
 import jax
 import numpy as np
 
@@ -56,6 +54,7 @@ def moved():
 
 
 if __name__ == "__main__":
+    os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8"
     one, eight = fit(CONFIG), fit(CONFIG, devices="all")
     pairs = list(zip(numbers(one.last), numbers(eight.last), strict=True))
     gaps = [float(np.max(np.abs(a - b), initial=0.0)) for a, b in pairs if a.dtype.kind == "f"]
