@@ -2,6 +2,7 @@
 
     solve(mdp)                 plan on a known model, with a certified error
     train(task), load(folder)  train deep agents, and have them again
+    sweep(tasks, algos, …)     many training runs, on one machine or many, into a folder
     make(name)                 an environment or model by name
     targets(rule, data, q, …)  the paper's targets for data of your own, with the named rules below
     register_env, …            names for things of your own
@@ -52,6 +53,7 @@ _LATER = {
     "register_env": "envs",
     "register_network": "deep.networks",
     "register_optimizer": "deep.optimizers",
+    "sweep": "runs",
     "train": "runs",
 }
 """Name → the room that has it."""
@@ -92,6 +94,7 @@ __all__ = [
     "smax",
     "soft_highway",
     "solve",
+    "sweep",
     "targets",
     "train",
     "tree_backup",

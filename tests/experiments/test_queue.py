@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from highway_rl.experiments import base, main, queue, trials
-from highway_rl.experiments.trials import Batch, Trial
+from highway_rl.experiments import base, main, queue
+from highway_rl.runs import trials
 from highway_rl.runs.folder import locked
+from highway_rl.runs.trials import Batch, Trial
 
 RESULTS = Path(__file__).parents[2] / "results"
 T = Trial("harvest", "", "dqn", 1, 1_500, 0, "general", 3)
@@ -66,7 +67,7 @@ def done(monkeypatch, fail=(), slow=0.0):
     """Training replaced by a note of what was asked for."""
     ran = []
 
-    def train(batch, scale, out, *, first_seed, should_stop):
+    def train(batch, out, facts, *, should_stop):
         ran.append(batch.trials)
         time.sleep(slow)
         if batch.like.task in fail:
@@ -74,7 +75,6 @@ def done(monkeypatch, fail=(), slow=0.0):
         runs = [{"id": t.id, "algo": t.algo, "seed": t.seed} for t in batch.trials]
         t = batch.like
         config = {"task": t.task, "steps": t.steps, "episodes": t.episodes}
-        facts = {"scale": scale, "first_seed": first_seed}
         shared = {"config": config, "env": t.env, "k": t.k, "preset": t.preset, "provenance": facts, "step": []}
         trials.ledger.append(trials.ledger_of(out, t), {**shared, "runs": runs})
         return True
@@ -168,10 +168,10 @@ def test_a_trial_made_again_is_the_same(tmp_path):
 @pytest.mark.full
 def test_what_time_cut_off_goes_on_and_is_the_same(tmp_path):
     batch, calls = Batch(T, ("dqn",), 1), iter([False, True])
-    assert trials.train(batch, "smoke", tmp_path / "whole")
-    assert not trials.train(batch, "smoke", tmp_path / "cut", should_stop=lambda: next(calls))
+    assert trials.train(batch, tmp_path / "whole", {})
+    assert not trials.train(batch, tmp_path / "cut", {}, should_stop=lambda: next(calls))
     assert trials.stored(tmp_path / "cut") == []
-    assert trials.train(batch, "smoke", tmp_path / "cut")
+    assert trials.train(batch, tmp_path / "cut", {})
     drop = {"seconds", "date", "resumed"}
     (whole,), (cut,) = (trials.stored(tmp_path / name) for name in ("whole", "cut"))
     assert {k: v for k, v in whole.items() if k not in drop} == {k: v for k, v in cut.items() if k not in drop}

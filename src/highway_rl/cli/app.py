@@ -23,7 +23,9 @@ from highway_rl.cli.explain import Explain
 from highway_rl.cli.games import Play, Watch
 from highway_rl.cli.learn import Learn
 from highway_rl.cli.report import Report
+from highway_rl.cli.sweep import Sweep
 from highway_rl.cli.train import Evaluate, Resume, Train
+from highway_rl.cli.tune import Tune
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -125,6 +127,8 @@ Command = (
     | Annotated[Train, subcommand("train")]
     | Annotated[Resume, subcommand("resume")]
     | Annotated[Evaluate, subcommand("evaluate")]
+    | Annotated[Sweep, subcommand("sweep")]
+    | Annotated[Tune, subcommand("tune")]
     | Annotated[Explain, subcommand("explain")]
     | Annotated[Play, subcommand("play")]
     | Annotated[Watch, subcommand("watch")]

@@ -49,6 +49,8 @@ OPTIONAL = (
     Part("matplotlib", "matplotlib", "figures", 'pip install "highway-rl[plots]"'),
     Part("numba", "numba", "compiled passes of `solve`", 'pip install "highway-rl[fast]"'),
     Part("tensorboard", "tensorboard", "curves in TensorBoard", 'pip install "highway-rl[tensorboard]"'),
+    Part("ray", "ray", "sweeps on a cluster", 'pip install "highway-rl[ray]"'),
+    Part("optuna", "optuna", "`highway-rl tune`", 'pip install "highway-rl[tune]"'),
     Part("gymnasium[box2d]", "Box2D", "LunarLander-v3 and others", 'pip install "gymnasium[box2d]"'),
     Part("minigrid", "minigrid", "MiniGrid-…, BabyAI-…", "pip install minigrid"),
     Part("ale-py", "ale_py", "Atari, ALE/…", "pip install ale-py"),

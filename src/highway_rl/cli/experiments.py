@@ -37,6 +37,10 @@ class Run:
     """Seed of everything random; the same seed gives the same rows."""
     workers: int | None = None
     """Cells run side by side, each in a process of its own; by default what suits the experiment."""
+    executor: Literal["local", "ray"] = "local"
+    """Where networks are trained: on this machine, or on a Ray cluster (pip install 'highway-rl[ray]')."""
+    address: str | None = None
+    """Of a Ray cluster that is running; by default one is begun on this machine."""
     minutes: float | None = None
     """Stop training networks after so many minutes; the same command goes on from there."""
     cell: str | None = None
@@ -58,9 +62,12 @@ class Run:
             raise ValueError(
                 f"{self.experiment} trains no networks: leave --minutes out, --resume goes on with its rows"
             )
+        if self.executor != "local" and not trained:
+            raise ValueError(f"{self.experiment} trains no networks: leave --executor out, --workers has several cores")
         if trained:
             with progress(f"{self.experiment} ({self.scale})") as step:
-                limits: dict[str, Any] = {"minutes": self.minutes, "workers": self.workers or 1}
+                limits: dict[str, Any] = {"minutes": self.minutes, "workers": self.workers}
+                limits |= {"executor": self.executor, "address": self.address}
                 whole = queue.work(trained, self.scale, self.seed, self.out, step, **limits, say=print)
             print(f"rows: {trained[0].path(self.out)}{'' if whole else ', more to come: run the same again'}")
             shown = {row["scale"] for experiment in trained for row in experiment.found(self.out)}
@@ -84,7 +91,7 @@ class Run:
 
 def again(out: Path, name: str) -> None:
     """A stored run beside the same one made now."""
-    from highway_rl.experiments.trials import rerun
+    from highway_rl.runs.trials import rerun
 
     with progress(f"run {name} again", unit="error"):
         before, now = rerun(out, name)

@@ -19,7 +19,7 @@ class Report:
     """
 
     results: Path = Path("results")
-    """Folder of the stored rows."""
+    """Folder of the stored rows, or of a sweep."""
     out: Path = Path("report.html")
     """The page."""
     debug: bool = False

@@ -39,7 +39,8 @@ class Train:
     bootstrap, learning_rate, optimizer, refresh, …) follow a colon; a list in brackets sweeps. May be given several
     times."""
     preset: str | None = None
-    """paper (the default for MinAtar), general (for everything else), or explorer."""
+    """paper (the default for MinAtar), general (for everything else), explorer, or a file that `highway-rl tune`
+    wrote, which also names the algorithm."""
     delay: str | None = None
     """Pay rewards late: "end" of the episode, a number of steps, or a range of them such as 1-20."""
     seeds: int = 1
@@ -48,6 +49,8 @@ class Train:
     """The first seed; the others follow it."""
     steps: float | None = None
     """Environment steps of each run; by default the preset's."""
+    devices: str = "1"
+    """Spread the runs of a program over so many devices, or all; each then holds its share of the memory."""
     out: Path = Path("runs/train")
     """Folder for checkpoints, metrics.csv, evaluation.json, TensorBoard events, config.json, curves.png."""
     set: Annotated[Words, arg(metavar="NAME=VALUE"), UseAppendAction] = ()
@@ -76,18 +79,20 @@ class Train:
 
     def __call__(self) -> None:
         from highway_rl import runs
+        from highway_rl.runs.presets import with_file
         from highway_rl.runs.text import settings
 
-        delay = {"delay": _delay(self.delay)} if self.delay is not None else {}
+        delay = {"delay": delay_of(self.delay)} if self.delay is not None else {}
+        preset, algos, shared = with_file(self.preset, self.algo, settings(self.setting))
         config = runs.Config(
             task=self.task,
-            algos=self.algo or ("soft-highway-dqn",),
+            algos=algos,
             seeds=self.seeds,
             seed=self.seed,
-            steps=_whole_steps(self.steps),
-            preset=self.preset,
+            steps=whole_steps(self.steps),
+            preset=preset,
             env=delay | settings(self.set),
-            settings=settings(self.setting),
+            settings=shared,
             imports=self.imports,
             report_every=self.report_every,
             checkpoint_every=self.checkpoint_every,
@@ -95,7 +100,8 @@ class Train:
             save_store=not self.no_store,
             episodes=self.episodes,
         )
-        go(config, self.out, in_json=self.json, resume=False, target=self.target_score)
+        more: Any = {"target": self.target_score, "devices": many_devices(self.devices)}
+        go(config, self.out, in_json=self.json, resume=False, **more)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -104,6 +110,8 @@ class Resume:
 
     folder: Annotated[Positional[Path], arg(metavar="DIR")]
     """The folder `highway-rl train` wrote."""
+    devices: str = "1"
+    """Spread the runs of a program over so many devices, or all; they may be others than before."""
     steps: float | None = None
     """Train for so many steps in all, where that is more than before."""
     json: bool = False
@@ -116,8 +124,8 @@ class Resume:
 
         config = runs.read_config(self.folder)
         if self.steps is not None:
-            config = dataclasses.replace(config, steps=_whole_steps(self.steps))
-        go(config, self.folder, in_json=self.json, resume=True)
+            config = dataclasses.replace(config, steps=whole_steps(self.steps))
+        go(config, self.folder, in_json=self.json, resume=True, devices=many_devices(self.devices))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -148,7 +156,15 @@ class Evaluate:
         _show({"step": step, "of": s.steps, "scores": rows}, self.json)
 
 
-def go(config: Any, out: Path, *, in_json: bool = False, resume: bool = False, target: float | None = None) -> None:
+def go(
+    config: Any,
+    out: Path,
+    *,
+    in_json: bool = False,
+    resume: bool = False,
+    target: float | None = None,
+    devices: int | str = 1,
+) -> None:
     """Trains, shows, draws; says how to go on where it was stopped."""
     from highway_rl import runs
     from highway_rl.cli.live import bar, signals, warnings_as_lines
@@ -157,6 +173,7 @@ def go(config: Any, out: Path, *, in_json: bool = False, resume: bool = False, t
     with warnings_as_lines(), bar(config) as live, signals(live, out) as caught:
         until = [] if target is None else [runs.TargetScore(target)]
         options: Any = {"should_stop": lambda: bool(caught), "resume": resume, "callbacks": until}
+        options["devices"] = devices
         trained = runs.fit(config, out, report=live.report, **options)
     result = {"folder": str(out), "step": trained.step, "of": trained.setup.steps, "stopped": trained.stopped}
     _show(result | {"scores": trained.scores}, in_json)
@@ -210,13 +227,19 @@ def _interval(found: dict[str, Any]) -> str:
     return f"{found['score']:.3g}" + ("" if half is None else f" ± {half:.2g}")
 
 
-def _whole_steps(steps: float | None) -> int | None:
+def many_devices(text: str) -> int | str:
+    if text != "all" and not text.isdigit():
+        raise ValueError(f"--devices {text}: give all, or a whole number >= 1")
+    return text if text == "all" else int(text)
+
+
+def whole_steps(steps: float | None) -> int | None:
     if steps is not None and (not math.isfinite(steps) or steps != int(steps)):
         raise ValueError(f"steps={steps}: give a whole number >= 1")
     return None if steps is None else int(steps)
 
 
-def _delay(text: str) -> Any:
+def delay_of(text: str) -> Any:
     """end, 20 or 1-20."""
     if text == "end":
         return text

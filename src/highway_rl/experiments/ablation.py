@@ -17,8 +17,8 @@ from highway_rl.experiments.base import Experiment, Rows, Scale, Stage, Table, V
 from highway_rl.experiments.main import DELAYED, PLAIN, SHORT
 from highway_rl.experiments.main_plot import title
 from highway_rl.experiments.scores import ByTask, average, draw_curves, mark, seed_table, values
-from highway_rl.experiments.trials import Trial
 from highway_rl.records.figures import axes, key, looks, save
+from highway_rl.runs.trials import Trial
 
 Variants = Mapping[str, str]
 """By the name that figures show, the text of the algorithm."""

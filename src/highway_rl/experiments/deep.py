@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-import jax
-
 from highway_rl.experiments.base import Row
 from highway_rl.runs import Config, fit
-
-
-@contextlib.contextmanager
-def as_deep() -> Iterator[None]:
-    """The numbers that deep agents run with, whoever asks."""
-    with jax.enable_x64(False), jax.numpy_dtype_promotion("standard"):
-        yield
+from highway_rl.runs.trials import as_deep
 
 
 def rows_of_runs(config: Config) -> Iterator[Row]:

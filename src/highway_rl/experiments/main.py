@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from highway_rl.experiments.base import Rows, Scale, Stage
-from highway_rl.experiments.trials import Trial
+from highway_rl.runs.trials import Trial
 
 GAMES = ("asterix", "breakout", "freeway", "seaquest", "space_invaders")
 RANDOM = dict(zip(GAMES, (0.51, 0.48, 0.10, 0.09, 2.9), strict=True))
@@ -66,7 +66,7 @@ class Setting(NamedTuple):
     """What the screen chooses for a method: the text of its algorithm, and k."""
 
     algo: str
-    k: int
+    k: int | None
 
 
 def screen(size: Size, task: str, env: str, seed: int) -> list[Trial]:

@@ -21,8 +21,9 @@ from typing import Any, NamedTuple
 from highway_rl import checks
 from highway_rl.experiments import claims
 from highway_rl.experiments.base import NOT_RUN, Experiment, Rows, Table, experiments, find
-from highway_rl.experiments.trials import in_a_row
 from highway_rl.records.rows import read_rows, write_text
+from highway_rl.runs.sweep import SPEC
+from highway_rl.runs.trials import in_a_row
 
 LIMIT = 5_000_000
 """Bytes that the page may have."""
@@ -48,7 +49,8 @@ class Origin(NamedTuple):
 
 
 class Section(NamedTuple):
-    """An experiment on the page; where nothing is stored yet there are no origins, and the claims say how to run it."""
+    """An experiment on the page; where nothing is stored yet there are no origins, and the claims say how to run it.
+    What is no experiment says by which command it was made."""
 
     name: str
     paper: str
@@ -59,12 +61,14 @@ class Section(NamedTuple):
     pictures: list[Picture]
     tables: list[Table]
     origins: list[Origin]
+    command: str = ""
 
 
 def report(
     results: Path, file: Path, step: Callable[[int, int], None] | None = None, *, workers: int | None = None
 ) -> Path:
-    """Writes the page of all experiments, from the rows stored in `results`. `step` hears of each finished one.
+    """Writes the page of all experiments, from the rows stored in `results`, or of a sweep where that is its folder.
+    `step` hears of each finished one.
 
     `workers` are processes that draw side by side; by default this one draws all.
     """
@@ -72,6 +76,11 @@ def report(
 
     if not results.is_dir():
         raise ValueError(f"{results} is not there: give a folder of stored runs, such as results")
+    if (results / SPEC).exists():
+        from highway_rl.experiments import report_sweep
+
+        write_text(file, page([], [report_sweep.section(results)]))
+        return file
     workers = checks.whole("workers", 1 if workers is None else workers, 1)
     names = list(experiments())
     found: dict[str, Section] = {}
@@ -142,7 +151,7 @@ def section(experiment: Experiment, results: Path) -> Section:
         pictures = [picture(path) for path in experiment.plot(rows, Path(folder))]
         tables = [table for table in experiment.tables(rows) if table.rows]
         judged = [_claim(i, *judge(rows)) for i, judge in experiment.claims.items()]
-    size, origins = (_size(rows, facts), of_file(rows, facts)) if facts else (_runs(rows), of_runs(rows))
+    size, origins = (_size(rows, facts), of_file(rows, facts)) if facts else (runs_in_words(rows), of_runs(rows))
     scale = (facts or rows[0]).get("scale", "unknown")
     return Section(*about, str(scale), size, judged, pictures, tables, origins)
 
@@ -195,7 +204,7 @@ def _size(rows: Rows, facts: dict[str, Any]) -> str:
     return ", ".join(filter(None, [*words, f"{len(rows):,} rows", seeds]))
 
 
-def _runs(rows: Rows) -> str:
+def runs_in_words(rows: Rows) -> str:
     return f"{len(rows):,} training runs, {_seeds(rows)}"
 
 

@@ -112,11 +112,25 @@ POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
 
 def page(claims: list[dict[str, Any]], sections: Sequence[Section]) -> str:
-    """The whole page: all claims first, then a section for each experiment."""
+    """The whole page: all claims first, where there are any, then a section for each experiment."""
     places = {claim["id"]: section.name for section in sections for claim in section.claims}
     counts = Counter(claim["verdict"] for claim in claims)
     tally = "".join(f"<li>{badge(verdict, counts[verdict])}</li>" for verdict in VERDICTS if counts[verdict])
     contents = "".join(f'<li><a href="#{_id(s.name)}">{escape(s.name)}</a></li>' for s in sections)
+    judged = f"""<section id="claims">
+<h2>All claims</h2>
+<ul class="count" aria-label="Verdicts">{tally}</ul>
+{overview(claims, places)}
+</section>
+"""
+    skip = '<a class="skip" href="#claims">To the claims</a>\n'
+    paper = f'<a href="{PAPER}">Wang et al., 2024</a>'
+    intro = f"""<p>Each claim of {paper}, judged by runs of this implementation. Figures, tables and
+verdicts on this page come from the stored rows alone; each section says which command made them, and where.</p>
+<nav aria-label="Contents"><ul><li><a href="#claims">All claims</a></li>{contents}</ul></nav>
+"""
+    if not claims:
+        judged, skip, intro = "", "", "<p>Tables on this page come from the stored rows alone.</p>\n"
     return f"""<!doctype html>
 <html lang="en">
 <head>
@@ -129,20 +143,11 @@ def page(claims: list[dict[str, Any]], sections: Sequence[Section]) -> str:
 <style>{STYLE}</style>
 </head>
 <body>
-<a class="skip" href="#claims">To the claims</a>
-<header>
+{skip}<header>
 <h1>Highway reinforcement learning: what was measured</h1>
-<p>Each claim of <a href="{PAPER}">Wang et al., 2024</a>, judged by runs of this implementation. Figures, tables and
-verdicts on this page come from the stored rows alone; each section says which command made them, and where.</p>
-<nav aria-label="Contents"><ul><li><a href="#claims">All claims</a></li>{contents}</ul></nav>
-</header>
+{intro}</header>
 <main>
-<section id="claims">
-<h2>All claims</h2>
-<ul class="count" aria-label="Verdicts">{tally}</ul>
-{overview(claims, places)}
-</section>
-{"".join(map(experiment, sections))}
+{judged}{"".join(map(experiment, sections))}
 </main>
 <footer><p>Made by <code>highway-rl report</code>. The same rows give the same page.</p></footer>
 </body>
@@ -198,7 +203,11 @@ def claim_table(caption: str, lines: Iterable[tuple[str, str, str, str]]) -> str
 def experiment(section: Section) -> str:
     """A section: what it shows, its figures, its claims, its tables, and how it was measured."""
     paper = "not in the paper" if section.paper == "none" else f"the paper's {section.paper}"
-    command = f"<code>highway-rl run {escape(section.name)} --scale {escape(section.scale)}</code>"
+    run = section.command or f"highway-rl run {section.name} --scale {section.scale}"
+    command, scale = (
+        f"<code>{escape(run)}</code>",
+        f"<dt>Scale</dt><dd>{escape(section.scale)}</dd>" * bool(section.scale),
+    )
     parts = [
         f'<section id="{_id(section.name)}">\n<h2>{escape(section.name)} <small>{escape(paper)}</small></h2>',
         f"<p>{escape(section.summary[:1].upper() + section.summary[1:])}.</p>",
@@ -213,9 +222,8 @@ def experiment(section: Section) -> str:
         parts.append("<h3>Tables</h3>\n" + "\n".join(map(table, section.tables)))
     if section.origins:
         parts.append(
-            f"<h3>How it was measured</h3>\n<dl><dt>Command</dt><dd>{command}</dd><dt>Scale</dt>"
-            f"<dd>{escape(section.scale)}</dd><dt>Size</dt><dd>{escape(section.size)}</dd></dl>\n"
-            + made_by(section.origins)
+            f"<h3>How it was measured</h3>\n<dl><dt>Command</dt><dd>{command}</dd>{scale}"
+            f"<dt>Size</dt><dd>{escape(section.size)}</dd></dl>\n" + made_by(section.origins)
         )
     return "\n".join([*parts, "</section>\n"])
 

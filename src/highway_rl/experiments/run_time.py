@@ -16,9 +16,9 @@ import jax.numpy as jnp
 
 from highway_rl.data import ring
 from highway_rl.experiments.base import FAILS, HOLDS, PARTLY, Experiment, Row, Rows, Scale, Table, Verdict, select
-from highway_rl.experiments.deep import as_deep
 from highway_rl.records.figures import axes, look, save
 from highway_rl.runs import Config, setup
+from highway_rl.runs.trials import as_deep
 
 HOURS = {"dqn": 4.3, "n-step-dqn:n=4": 5.6, "soft-highway-dqn": 8.9, "retrace": 29.7}
 """The paper's hours for five million steps of one agent, on an RTX 2080 Ti."""

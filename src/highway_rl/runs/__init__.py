@@ -1,5 +1,5 @@
 """Training runs: as data (config, texts, presets), as programs, as folders, as trained agents. Imports types, checks,
-registry, core, data, deep, envs, records."""
+registry, core, data, deep, envs, records, machines."""
 
 from highway_rl.runs.agents import best, load, load_all, train
 from highway_rl.runs.callbacks import Callback, Pruning, TargetScore, WeightsAndBiases
@@ -11,7 +11,10 @@ from highway_rl.runs.folder import read_config, write_config
 from highway_rl.runs.outcome import sentence
 from highway_rl.runs.presets import PRESETS
 from highway_rl.runs.standing import Trained
+from highway_rl.runs.status import Status, status
+from highway_rl.runs.sweep import Sweep, sweep
 from highway_rl.runs.trained import TrainedAgent
+from highway_rl.runs.tune import Tuned, tune
 
 __all__ = [
     "PRESETS",
@@ -20,9 +23,12 @@ __all__ = [
     "Explained",
     "Pruning",
     "Setup",
+    "Status",
+    "Sweep",
     "TargetScore",
     "Trained",
     "TrainedAgent",
+    "Tuned",
     "WeightsAndBiases",
     "best",
     "evaluate",
@@ -32,6 +38,9 @@ __all__ = [
     "read_config",
     "sentence",
     "setup",
+    "status",
+    "sweep",
     "train",
+    "tune",
     "write_config",
 ]

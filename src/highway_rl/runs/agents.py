@@ -17,13 +17,14 @@ from highway_rl.runs.callbacks import TargetScore
 from highway_rl.runs.config import Config, Setup, setup
 from highway_rl.runs.fit import fit
 from highway_rl.runs.outcome import News, broken_at, check_origin, measured, saved, score, tested
+from highway_rl.runs.presets import with_file
 from highway_rl.runs.standing import Trained
 from highway_rl.runs.trained import TrainedAgent
 
 
 def train(
     task: Any,
-    algo: str | tuple[str, ...] = "soft-highway-dqn",
+    algo: str | tuple[str, ...] = (),
     *,
     steps: int | None = None,
     seeds: int = 1,
@@ -42,10 +43,11 @@ def train(
 
     It ends early where every run has scored `target_score` on average of its last 100 training episodes, or where one
     of the `callbacks` says so (see `runs.callbacks`). `settings` are the agent's and the schedule's (learning_rate, k,
-    refresh, …), `env` the environment's options.
+    refresh, …), `env` the environment's options, `preset` a word or a file (see `presets`); without `algo` it is the
+    file's, else soft-highway-dqn.
     With `out` everything is kept in that folder, where `highway_rl.load(out)` finds the agents again.
     """
-    algos = (algo,) if isinstance(algo, str) else algo
+    preset, algos, settings = with_file(preset, (algo,) if isinstance(algo, str) else algo, settings)
     options: dict[str, Any] = {"seeds": seeds, "seed": seed, "steps": steps, "preset": preset, "episodes": episodes}
     config = Config(task, algos, env=env or {}, settings=settings, **options)
     listeners = [*callbacks, *([] if target_score is None else [TargetScore(target_score)])]

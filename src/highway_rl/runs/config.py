@@ -10,6 +10,7 @@ import functools
 import itertools
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from highway_rl import checks, registry
@@ -149,9 +150,9 @@ class Setup(NamedTuple):
         return [(run.label, run.seed) for run in self.runs]
 
 
-def setup(config: Config, *, to_train: bool = False) -> Setup:
+def setup(config: Config, *, to_train: bool = False, devices: int | str = 1) -> Setup:
     """Checks a config and builds what it names; that runs can begin is tried, without computing anything. `to_train`
-    also asks whether they fit into memory."""
+    also asks whether they fit into memory. `devices`: over how many runs are spread, or "all"."""
     for name in ("seeds", "keep", "episodes"):
         checks.whole(name, getattr(config, name), 1)
     checks.whole("seed", config.seed, 0)
@@ -161,9 +162,8 @@ def setup(config: Config, *, to_train: bool = False) -> Setup:
         registry.bring(module)
     env = make_env(config.task, **config.env)
     kinds = expand(config, env)
+    many = devices_of(devices, env)
     need = estimate(env, kinds, config.seeds) if to_train else None
-    if need is not None:
-        check_memory(need)
     runs = [Run(label, config.seed + i, agent, times) for label, agent, times in kinds for i in range(config.seeds)]
     steps = runs[0].schedule.steps
     refresh = max(run.schedule.refresh for run in runs)
@@ -171,10 +171,25 @@ def setup(config: Config, *, to_train: bool = False) -> Setup:
     for name, parts in (("report_every", 500), ("checkpoint_every", 10)):
         given = getattr(config, name)
         every[name] = max(refresh, steps // parts) if given is None else checks.whole(name, given, 1)
-    made = Setup(config, env, runs, grouped(env, runs), need=need, **every)
+    made = Setup(config, env, runs, grouped(env, runs, many), need=need, **every)
+    if need is not None:
+        check_memory(need, min(program.devices for program in made.programs))
     for program in made.programs:
         program.shapes()
     return made
+
+
+def devices_of(given: int | str, env: Env | HostEnv) -> int:
+    """How many devices are meant."""
+    there = jax.local_device_count()
+    if given == "all":
+        return there if isinstance(env, Env) else 1
+    many = checks.whole("devices", given, 1)
+    if many > there:
+        raise checks.refusal("devices", given, f"all, or a number up to {there}: so many are here")
+    if many > 1 and isinstance(env, HostEnv):
+        raise checks.refusal("devices", given, f"1: {env.spec.name} steps outside JAX, on one device")
+    return many
 
 
 def expand(config: Config, env: Env | HostEnv) -> list[tuple[str, DQN, Schedule]]:

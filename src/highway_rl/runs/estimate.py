@@ -87,12 +87,13 @@ def free_memory() -> float | None:
     return min(found) if found else None
 
 
-def check_memory(need: Estimate) -> None:
-    """Refuses what cannot fit."""
+def check_memory(need: Estimate, devices: int = 1) -> None:
+    """Refuses what cannot fit, spread over so many devices; processors share one memory."""
     free = free_memory()
-    if free is not None and need.memory > free:
+    each = need.memory / (1 if jax.default_backend() == "cpu" else devices)
+    if free is not None and each > free:
         raise ValueError(
-            f"these runs need about {gigabytes(need.memory)} of memory and {gigabytes(free)} are free: give fewer"
+            f"these runs need about {gigabytes(each)} of memory and {gigabytes(free)} are free: give fewer"
             " seeds or algorithms at a time, or a smaller capacity"
         )
 

@@ -40,6 +40,7 @@ def fit(
     resume: bool = False,
     callbacks: Iterable[Callback] = (),
     onward: Trained | None = None,
+    devices: int | str = 1,
 ) -> Trained:
     """Trains, reporting and saving as it goes, and evaluates; nothing is written before all is checked and the first
     program compiled.
@@ -48,11 +49,12 @@ def fit(
     the folder's own, but for the number of steps. `should_stop` is asked after every period; on yes the state is saved
     and what there is returned. A run whose loss or reward is no longer a number stops; the others go on. A callback
     that has heard enough ends the program under way. `onward` goes on from what was trained before, without a folder.
+    `devices`: the runs of a program are spread over so many, or "all"; their numbers do not depend on it.
     """
     if resume and out is None:
         raise ValueError("out is None: give the folder of the run to resume")
     out, told = None if out is None else Path(out), Told(report, callbacks)
-    s = setup(config, to_train=True)
+    s = setup(config, to_train=True, devices=devices)
     to_write = out is not None and folder.check_folder(config, out, resume=resume)
     told({"phase": "compiling"} | (s.need._asdict() if s.need is not None else {}))
     first = s.programs[0].compiled() if to_write else None  # what cannot be compiled leaves no folder behind

@@ -75,25 +75,28 @@ class InUse(ValueError):
 
 
 @contextlib.contextmanager
-def locked(out: Path) -> Iterator[None]:
-    """One process at a time trains into a folder; the lock ends with the process, however that ends."""
+def locked(out: Path, *, look: bool = False) -> Iterator[None]:
+    """One process at a time trains into a folder; the lock ends with the process, however that ends. To `look` only
+    says whether one does, and writes nothing."""
     try:
         import fcntl
     except ImportError:  # not on this system
         yield
         return
-    out.mkdir(parents=True, exist_ok=True)
-    with (out / ".lock").open("a+", encoding="utf-8") as file:
+    if not look:
+        out.mkdir(parents=True, exist_ok=True)
+    with (out / ".lock").open("r" if look else "a+", encoding="utf-8") as file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, (fcntl.LOCK_SH if look else fcntl.LOCK_EX) | fcntl.LOCK_NB)
         except OSError:
             file.seek(0)
             who = file.read().strip()
             by = f" (process {who})" if who else ""
             raise InUse(f"{out} is in use by another training{by}: wait for it, or give another --out") from None
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
+        if not look:
+            file.truncate(0)
+            file.write(str(os.getpid()))
+            file.flush()
         yield
 
 

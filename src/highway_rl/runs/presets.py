@@ -11,6 +11,9 @@ delay 1 − 0.2/horizon), else it is 0.99.
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from highway_rl import checks
@@ -45,3 +48,27 @@ def preset_name(name: str | None, task: str) -> str:
     if chosen not in PRESETS:
         raise checks.unknown("preset", chosen, PRESETS)
     return chosen
+
+
+DEFAULT = "soft-highway-dqn"
+"""The algorithm where nobody names one."""
+SUFFIX = ".json"
+"""How the names of preset files end."""
+
+
+def with_file(
+    name: str | None, algos: Sequence[str] = (), settings: dict[str, Any] | None = None
+) -> tuple[str | None, tuple[str, ...], dict[str, Any]]:
+    """Preset, algorithms and settings as they are meant: where the preset is a file, the preset it builds on, its
+    algorithm unless one is named, and its settings under those that are named."""
+    given = dict(settings or {})
+    if name is None or not name.endswith(SUFFIX):
+        return name, tuple(algos) or (DEFAULT,), given
+    try:
+        found = json.loads(Path(name).read_text(encoding="utf-8"))
+        base, algo, shared = found["preset"], found["algo"], dict(found["settings"])
+    except OSError as error:
+        raise ValueError(f"preset {name} cannot be read ({error.strerror}): give one of {', '.join(PRESETS)}") from None
+    except (KeyError, TypeError, ValueError):
+        raise ValueError(f"{name} is no preset: give a file that `highway-rl tune` wrote") from None
+    return base, tuple(algos) or (algo,), shared | given

@@ -37,7 +37,8 @@ class HasAgent(Protocol):
 
 class Program(NamedTuple):
     """Runs of one shape. `agent` holds all their rules and the numbers they share; `own` are the numbers they do not,
-    by place among the agent's leaves, a row a run. `numbers` are the runs' places in the config."""
+    by place among the agent's leaves, a row a run. `numbers` are the runs' places in the config. Several `devices`
+    have as many of the runs each, and nothing to say to each other."""
 
     env: Env | HostEnv
     agent: DQN
@@ -46,6 +47,7 @@ class Program(NamedTuple):
     keys: Any
     labels: list[tuple[str, int]]
     numbers: list[int]
+    devices: int = 1
 
     def one(self, own: dict[int, Any]) -> DQN:
         """The agent of a single run."""
@@ -63,7 +65,8 @@ class Program(NamedTuple):
         def begin(own: dict[int, Any], key: Any) -> loop.Run:
             return unplayed(self.env, self.one(own), self.schedule, key)
 
-        return jax.jit(lambda: jax.vmap(begin)(self.own, self.keys))
+        made = self._spread(jax.vmap(begin))
+        return jax.jit(lambda: made(self.own, self.keys))
 
     def shapes(self) -> PyTree:
         """The shapes of all runs' states; computes nothing."""
@@ -79,10 +82,25 @@ class Program(NamedTuple):
             agent = make_agent(self.one(own), env.spec)
             return loop.advance(env, agent, self.schedule, run, first, 1, learn_from, look)
 
+        every = self._spread(jax.vmap(more, in_axes=(0, 0, None, None, None)), 3)
+
         def all_runs(runs: loop.Run, *when: Any) -> tuple[loop.Run, loop.Curve]:
-            return jax.vmap(more, in_axes=(0, 0, None, None, None))(self.own, runs, *when)
+            return every(self.own, runs, *when)
 
         return all_runs
+
+    @property
+    def mesh(self) -> jax.sharding.Mesh:
+        """The devices, along the axis of runs."""
+        return jax.sharding.Mesh(np.array(jax.devices()[: self.devices]), ("runs",))
+
+    def _spread(self, all_runs: Callable[..., Any], shared: int = 0) -> Callable[..., Any]:
+        """A function of arrays with an axis of runs, and of `shared` last ones without, on every device for its own."""
+        if self.devices == 1:
+            return all_runs
+        own, same = jax.sharding.PartitionSpec("runs"), jax.sharding.PartitionSpec()
+        specs = (own, own, *[same] * shared)
+        return jax.shard_map(all_runs, mesh=self.mesh, in_specs=specs, out_specs=own, check_vma=False)
 
     def compiled(self) -> Callable[..., tuple[loop.Run, loop.Curve]]:
         """What `advance` describes, compiled; where environments step outside JAX, the loop that steps them."""
@@ -90,8 +108,14 @@ class Program(NamedTuple):
             spec, seeds = self.env.spec, [seed for _, seed in self.labels]
             agent_of = lambda own: make_agent(self.one(own), spec)  # noqa: E731
             return host.HostLoop(self.env, self.schedule, agent_of, self.own, seeds).check(self.shapes())
-        more = jax.jit(self.advance(), donate_argnums=0)
-        return more.lower(self.shapes(), jnp.int32(0), jnp.int32(0), jnp.bool_(True)).compile()
+        when = jnp.int32(0), jnp.int32(0), jnp.bool_(True)
+        if self.devices == 1:
+            return jax.jit(self.advance(), donate_argnums=0).lower(self.shapes(), *when).compile()
+        specs = jax.sharding.PartitionSpec("runs"), jax.sharding.PartitionSpec()
+        own, same = (jax.sharding.NamedSharding(self.mesh, spec) for spec in specs)
+        more = jax.jit(self.advance(), donate_argnums=0, in_shardings=(own, same, same, same), out_shardings=own)
+        made = more.lower(self.shapes(), *when).compile()
+        return lambda runs, *when: made(jax.device_put(runs, own), *jax.device_put(when, same))
 
 
 def unplayed(env: Env | HostEnv, agent: DQN, schedule: Schedule, key: Any) -> loop.Run:
@@ -102,12 +126,14 @@ def unplayed(env: Env | HostEnv, agent: DQN, schedule: Schedule, key: Any) -> lo
     return loop.init(env, made, schedule, key)
 
 
-def grouped(env: Env | HostEnv, runs: Sequence[HasAgent]) -> list[Program]:
-    """The programs of these runs, in the order of their first run."""
+def grouped(env: Env | HostEnv, runs: Sequence[HasAgent], devices: int = 1) -> list[Program]:
+    """The programs of these runs, in the order of their first run; each on as many of the devices as divide its
+    runs."""
     groups: dict[Any, list[int]] = {}
     for number, run in enumerate(runs):
         groups.setdefault(shape(run.agent, run.schedule), []).append(number)
-    return [_program(env, [runs[i] for i in numbers], numbers) for numbers in groups.values()]
+    found = [_program(env, [runs[i] for i in numbers], numbers) for numbers in groups.values()]
+    return [p._replace(devices=max(n for n in range(1, devices + 1) if len(p.labels) % n == 0)) for p in found]
 
 
 def shape(agent: DQN, schedule: Schedule) -> tuple[Any, ...]:

@@ -1,4 +1,5 @@
-"""Planning on a known model, every answer with a certified error. Imports types, checks, core, mdp.
+"""Planning on a known model, every answer with a certified error. Imports types, checks, core, mdp,
+machines.
 
 The default, `highway_solve`, takes any guess at V* through the gate (`gated.py`): guesses from sweeps, Krylov solves or
 ordered sweeps (`proposals.py`, `ordered.py`), chosen by what was measured (`chooser.py`), on compiled rows (`rows.py`).
@@ -22,6 +23,7 @@ from typing import Any
 from highway_rl import checks
 from highway_rl.mdp.model import MDP, SparseMDP
 from highway_rl.solvers.average import Average, average_reward
+from highway_rl.solvers.blocks import BlockRows, block_solve
 from highway_rl.solvers.classic import gauss_seidel, policy_iteration, value_iteration
 from highway_rl.solvers.free import FreeRows
 from highway_rl.solvers.gated import highway_solve
@@ -32,10 +34,12 @@ __all__ = [
     "ALIASES",
     "METHODS",
     "Average",
+    "BlockRows",
     "FreeRows",
     "Queries",
     "Solution",
     "average_reward",
+    "block_solve",
     "gauss_seidel",
     "highway_solve",
     "highway_value_iteration",

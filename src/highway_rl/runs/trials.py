@@ -1,30 +1,32 @@
-"""A trial is one training run of a deep experiment, as data; a batch, trials that one program trains side by side.
+"""A trial is one training run that is wanted, as data; a batch, trials that one program trains side by side.
 
     trials ──batches──> batch ──train──> record ──append──> ledger ──stored──> rows, one a trial
 
-Experiments share the ledger: a trial that two of them want is run once.
+Whoever wants trials shares the ledger: one that two experiments, or two sweeps of a folder, want is run once.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import re
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
-from highway_rl.experiments.base import Row, Rows, Scale
-from highway_rl.experiments.deep import as_deep
 from highway_rl.records import ledger
 from highway_rl.records.provenance import provenance
-from highway_rl.records.rows import read_metrics
-from highway_rl.runs import Config, Trained, fit
-from highway_rl.runs.folder import plain
+from highway_rl.records.rows import Row, Rows, read_metrics
+from highway_rl.runs.config import Config
+from highway_rl.runs.fit import fit
+from highway_rl.runs.folder import locked, plain
+from highway_rl.runs.standing import Trained
 from highway_rl.runs.text import settings
 
 FOLDER = "deep"
@@ -34,34 +36,38 @@ MOST = 40
 
 
 class Trial(NamedTuple):
-    """One training run. `env` are options of the task, as text; k networks; `algo` may name any other setting."""
+    """One training run. `env` are options of the task, as text; k networks (None: as many as its text or preset says);
+    `algo` may name any other setting, and `settings`, as text, those that all runs of its kind share."""
 
     task: str
     env: str
     algo: str
-    k: int
+    k: int | None
     steps: int
     seed: int
     preset: str = "paper"
     episodes: int = 100
+    settings: str = ""
 
     @property
     def id(self) -> str:
-        """A short name that tells it from every other."""
-        return hashlib.sha256(repr(tuple(self)).encode()).hexdigest()[:8]
+        """A short name that tells it from every other; that of trials without settings is older than these."""
+        return hashlib.sha256(repr(tuple(self) if self.settings else tuple(self)[:-1]).encode()).hexdigest()[:8]
 
     @property
     def label(self) -> str:
         """The text of the run: its algorithm with k."""
-        return f"{self.algo}{',' if '=' in self.algo else ':'}k={self.k}"
+        return self.algo if self.k is None else f"{self.algo}{',' if '=' in self.algo else ':'}k={self.k}"
 
 
 class Batch(NamedTuple):
-    """Trials that differ in nothing but algorithm and seed: every algorithm with every seed from `seed` on."""
+    """Trials that differ in nothing but algorithm and seed: every algorithm with every seed from `seed` on. `imports`
+    are modules that register names they use."""
 
     like: Trial
     algos: tuple[str, ...]
     seeds: int
+    imports: tuple[str, ...] = ()
 
     @property
     def trials(self) -> list[Trial]:
@@ -75,8 +81,18 @@ class Batch(NamedTuple):
     @property
     def name(self) -> str:
         t = self.like
-        what = f"{t.task}{' ' + t.env if t.env else ''} k={t.k}"
+        what = " ".join([t.task, *([t.env] if t.env else []), *([] if t.k is None else [f"k={t.k}"])])
+        if len(self.algos) == self.seeds == 1:
+            return f"{what}: {self.algos[0]}, seed {t.seed}, {t.steps:,} steps"
         return f"{what}: {len(self.algos)} algorithms × {self.seeds} seeds, {t.steps:,} steps"
+
+    def halves(self) -> list[Batch]:
+        """The same trials in two batches."""
+        if len(self.algos) > 1:
+            half = len(self.algos) // 2
+            return [self._replace(algos=part) for part in (self.algos[:half], self.algos[half:])]
+        half, later = self.seeds // 2, self.like._replace(seed=self.like.seed + self.seeds // 2)
+        return [self._replace(seeds=half), self._replace(like=later, seeds=self.seeds - half)]
 
     def config(self) -> Config:
         t = self.like
@@ -84,24 +100,28 @@ class Batch(NamedTuple):
             t.task, tuple(t._replace(algo=algo).label for algo in self.algos), seeds=self.seeds, seed=t.seed,
             steps=t.steps, preset=t.preset, env=settings(t.env.split()), episodes=t.episodes,
             report_every=max(t.steps // (100 if t.steps > 1_000_000 else 20), 1), checkpoint_every=max(t.steps // 4, 1),
-            keep=1,
+            keep=1, imports=self.imports, settings=settings(t.settings.split()),
         )  # fmt: skip
 
 
-def batches(trials: Iterable[Trial]) -> list[Batch]:
-    """Trials in as few programs as they need, in the order in which the first of each is wanted."""
-    by_shape: dict[Trial, dict[str, list[int]]] = {}
+def batches(
+    trials: Iterable[Trial], most: int = MOST, alike: Callable[[Trial], Hashable] = lambda trial: None
+) -> list[Batch]:
+    """Trials in as few programs as they need, in the order in which the first of each is wanted: no more than `most`
+    in one, and those together that are `alike`."""
+    by_shape: dict[Any, dict[str, list[int]]] = {}
     for trial in dict.fromkeys(trials):
-        shape = trial._replace(algo="", seed=0)
+        shape = trial._replace(algo="", seed=0), alike(trial)
         by_shape.setdefault(shape, {}).setdefault(trial.algo, []).append(trial.seed)
     found = []
-    for shape, seeds_of in by_shape.items():
+    for (shape, _), seeds_of in by_shape.items():
         blocks: dict[tuple[int, int], list[str]] = {}
         for algo, seeds in seeds_of.items():
-            for block in in_a_row(sorted(seeds)):
-                blocks.setdefault(block, []).append(algo)
+            for first, n in in_a_row(sorted(seeds)):
+                for start in range(first, first + n, most):
+                    blocks.setdefault((start, min(most, first + n - start)), []).append(algo)
         for (first, n), algos in blocks.items():
-            size = max(MOST // n, 1)
+            size = max(most // n, 1)
             parts = [tuple(algos[i : i + size]) for i in range(0, len(algos), size)]
             found += [Batch(shape._replace(seed=first), part, n) for part in parts]
     return found
@@ -122,30 +142,54 @@ def in_a_row(seeds: list[int]) -> list[tuple[int, int]]:
     return blocks
 
 
+@contextlib.contextmanager
+def as_deep() -> Iterator[None]:
+    """The numbers that deep agents run with, whoever asks."""
+    with jax.enable_x64(False), jax.numpy_dtype_promotion("standard"):
+        yield
+
+
 def train(
     batch: Batch,
-    scale: Scale,
     out: Path,
+    facts: dict[str, Any],
     *,
-    first_seed: int = 0,
     report: Callable[[dict[str, Any]], None] = lambda news: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> bool:
-    """Trains a batch, or goes on with it, and adds it to the ledger when it is done: whether it is."""
-    if {trial.id for trial in batch.trials} <= {row["id"] for row in stored(out)}:
-        return True  # somebody else has done it meanwhile
-    work = out / FOLDER / "unfinished" / batch.id
+    """Trains a batch, or goes on with it, and adds it to the ledger, with what `facts` say of it, when it is done:
+    whether it is. A fact is also over how many `devices` its runs are spread."""
+    work = unfinished(out, batch.id)
+    claim = work.with_name(f"{batch.id}.claim")
+    with locked(claim):  # from before the first look into the ledger until the row is there
+        done = {trial.id for trial in batch.trials} <= {row["id"] for row in stored(out)}
+        done = done or _trained(batch, out, facts, report, should_stop)
+        if done:
+            for folder in (work, claim):
+                shutil.rmtree(folder, ignore_errors=True)
+    return done
+
+
+def _trained(batch: Batch, out: Path, facts: dict[str, Any], report: Any, should_stop: Callable[[], bool]) -> bool:
+    work = unfinished(out, batch.id)
     begun = time.perf_counter()
     config, resumed = batch.config(), (work / "config.json").exists()
     with as_deep():
-        trained = fit(config, work, report=report, should_stop=should_stop, resume=resumed)
+        trained = fit(
+            config, work, report=report, should_stop=should_stop, resume=resumed, devices=facts.get("devices", 1)
+        )
     if not trained.finished:
         return False
-    facts = provenance(scale=scale, first_seed=first_seed, resumed=resumed, seconds=time.perf_counter() - begun)
+    made = provenance(**facts, resumed=resumed, seconds=time.perf_counter() - begun)
     record = {"config": plain(config), "k": batch.like.k, "preset": batch.like.preset, "env": batch.like.env}
-    ledger.append(ledger_of(out, batch.like), record | {"provenance": facts} | _results(batch, trained, work))
-    shutil.rmtree(work)
+    record |= {"settings": batch.like.settings} if batch.like.settings else {}
+    ledger.append(ledger_of(out, batch.like), record | {"provenance": made} | _results(batch, trained, work))
     return True
+
+
+def unfinished(out: Path, batch: str) -> Path:
+    """Where a batch is trained, by its id."""
+    return out / FOLDER / "unfinished" / batch
 
 
 def _results(batch: Batch, trained: Trained, work: Path) -> Row:
@@ -172,9 +216,10 @@ def rerun(out: Path, name: str, report: Callable[[dict[str, Any]], None] = lambd
             config = record["config"]
             like = Trial(
                 config["task"], record["env"], "", record["k"], config["steps"], config["seed"], record["preset"],
-                config["episodes"],
+                config["episodes"], record.get("settings", ""),
             )  # fmt: skip
-            batch = Batch(like, tuple(dict.fromkeys(run["algo"] for run in record["runs"])), config["seeds"])
+            algos = tuple(dict.fromkeys(run["algo"] for run in record["runs"]))
+            batch = Batch(like, algos, config["seeds"], tuple(config.get("imports", ())))
             with tempfile.TemporaryDirectory() as folder, as_deep():
                 made = _results(
                     batch, fit(batch.config(), Path(folder) / "again", report=report), Path(folder) / "again"
@@ -228,6 +273,7 @@ def stored(out: Path) -> Rows:
             config, facts = record["config"], record["provenance"]
             shared = {"task": config["task"], "env": record["env"], "k": record["k"], "preset": record["preset"]}
             shared |= {"steps": config["steps"], "episodes": config["episodes"], "step": record["step"], **facts}
+            shared["settings"] = record.get("settings", "")
             for run in record["runs"]:
                 found.setdefault(run["id"], {**shared, **run})
     return list(found.values())

@@ -1,0 +1,138 @@
+"""Sweeps as data, and as rows that do not depend on who ran them."""
+
+import itertools
+
+import cells
+import pytest
+
+from highway_rl.runs import Sweep, status, sweep, trials
+from highway_rl.runs.sweep import Plan, read_spec, seeds_of
+
+SMALL = {"capacity": 500, "start": 100, "refresh": 100, "network": "mlp"}
+SPEC = Sweep(
+    ("late",), ("dqn",), "0-11", 300, "explorer", {"length": 6}, SMALL, episodes=3, most=6
+)  # twelve cells in two programs
+MADE = {"seconds", "date", "resumed"}
+"""What tells of the making of a row and not of the row."""
+
+
+def test_rows_on_ray_are_those_of_this_process_to_the_bit(tmp_path):
+    made = {}
+    for executor, workers in (("local", 1), ("ray", 2)):
+        rows = sweep(SPEC, out=tmp_path / executor, executor=executor, workers=workers)
+        made[executor] = {row["id"]: {k: v for k, v in row.items() if k not in MADE} for row in rows}
+    assert len(made["local"]) == 12
+    assert made["ray"] == made["local"]
+    assert len({row["training"] for row in rows}) > 3
+
+
+def test_cells_are_grouped_by_the_shape_of_their_program(tmp_path):
+    spec = Sweep("late", ["dqn:k=[1,2]", "n-step-dqn:n=3,k=1", "dqn:batch_size=16"], 3, 300, "explorer", {}, SMALL)
+    found = Plan(spec, tmp_path).pending([], [])
+    assert {batch.algos for batch in found} == {("dqn:k=1", "n-step-dqn:n=3,k=1"), ("dqn:k=2",), ("dqn:batch_size=16",)}
+    assert sorted(t.id for batch in found for t in batch.trials) == sorted(t.id for t in spec.trials())
+
+
+def test_no_program_has_more_than_most_and_the_dearest_comes_first(tmp_path):
+    spec = Sweep("late", "dqn", "0-9", 300, "explorer", {}, SMALL, most=4)
+    plan = Plan(spec, tmp_path)
+    assert [batch.seeds for batch in plan.pending([], [])] == [4, 4, 2]
+    two = Sweep(["late", "harvest"], "dqn", 1, 300, "explorer", {}, SMALL)
+    plan = Plan(two, tmp_path)
+    for slow, fast in itertools.permutations(two.tasks):
+        costs = {slow: 2.0, fast: 1.0}
+        plan.cost = lambda batch, measured, costs=costs: costs[batch.like.task]
+        assert [batch.like.task for batch in plan.pending([], [])] == [slow, fast]
+
+
+def test_what_is_stored_says_what_cells_cost(tmp_path):
+    spec = Sweep("late", "dqn", 2, 300, "explorer", {}, SMALL)
+    plan = Plan(spec, tmp_path)
+    (batch,) = plan.pending([], [])
+    assert plan.cost(batch, {}) > 0
+    assert plan.cost(batch, {"late": 0.5}) == 0.5 * 2 * 300
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [("0-2", (0, 1, 2)), ("3", (0, 1, 2)), (2, (0, 1)), ("7,1-2", (1, 2, 7)), (range(5, 7), (5, 6)), ([4, 4], (4,))],
+)
+def test_seeds(given, found):
+    assert seeds_of(given) == found
+
+
+@pytest.mark.parametrize("given", ["", "a", "3-1", "1-2-3", "-1", [], [-1], 0, True, 2**33])
+def test_seeds_that_cannot_be(given):
+    with pytest.raises(ValueError, match=r"seeds=.*: give"):
+        seeds_of(given)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"algos": "fqn"}, "did you mean 'dqn'"),
+        ({"tasks": ()}, "give at least one"),
+        ({"tasks": "latte"}, "did you mean 'late'"),
+        ({"tasks": [print]}, "find things by name"),
+        ({"settings": {"depth": 3}}, "no option 'depth'"),
+        ({"most": 0}, "most=0: give"),
+        ({"preset": "papr"}, "did you mean 'paper'"),
+        ({"steps": 150}, "give a multiple of refresh=100"),
+    ],
+)
+def test_bad_input_is_refused_before_anything_runs(change, says, tmp_path):
+    fields = {"tasks": "late", "algos": "dqn", "steps": 300, "preset": "explorer", "settings": SMALL} | change
+    with pytest.raises(ValueError, match=says):
+        sweep(**fields, out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_spec_from_a_file(tmp_path):
+    path = tmp_path / "sweep.toml"
+    path.write_text('tasks = ["late"]\nalgos = ["dqn:k=[1,2]"]\nseeds = "0-4"\n[settings]\nrefresh = 100\n')
+    spec = read_spec(path)
+    assert spec == Sweep("late", "dqn:k=[1,2]", range(5), settings={"refresh": 100})
+    assert len(spec.trials()) == 10
+    for text, says in (("tasks = 3 4", "no TOML"), ("algos = []", "names no tasks"), ('task = ["late"]', "no option")):
+        path.write_text(text)
+        with pytest.raises(ValueError, match=says):
+            read_spec(path)
+    with pytest.raises(ValueError, match="is not there"):
+        read_spec(tmp_path / "none.toml")
+
+
+def test_a_preset_file_brings_its_algorithm(tmp_path):
+    path = tmp_path / "preset.json"
+    path.write_text('{"preset": "explorer", "algo": "dqn:k=2", "settings": {"refresh": 50}}')
+    found = Sweep("late", preset=str(path), settings={"start": 100})
+    assert (found.preset, found.algos, found.settings) == ("explorer", ("dqn:k=2",), {"refresh": 50, "start": 100})
+    assert Sweep("late", "retrace", preset=str(path)).algos == ("retrace",)
+    assert Sweep("late").algos == ("soft-highway-dqn",)
+    path.write_text("{}")
+    with pytest.raises(ValueError, match="is no preset: give a file"):
+        Sweep("late", preset=str(path))
+
+
+def test_status_from_the_folder_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(trials, "train", lambda *given, **more: cells.train(*given, **more))
+    fields = {"steps": 100, "preset": "general", "settings": {"refresh": 50}}
+    bad = Sweep("late", "dqn", 4, most=1, **fields).trials()[2]
+    monkeypatch.setattr(cells, "train", _failing(cells.train, bad.id))
+    with pytest.raises(ValueError, match="out of luck"):
+        sweep("late", "dqn", seeds=4, most=1, out=tmp_path, **fields)
+    found = status(tmp_path)
+    assert (found.cells, found.done, found.left, found.seconds_left) == (4, 3, 0, 0.0)
+    assert found.failed == {"late dqn seed 2": "RuntimeError: out of luck"}
+    assert found.best == [("late", "dqn", pytest.approx(4 / 9, rel=1e-4), 3)]
+    with trials.locked(trials.unfinished(tmp_path, "abc.claim")):
+        assert status(tmp_path).running == {"abc": 0}
+    assert status(tmp_path).running == {}
+    with pytest.raises(ValueError, match="is no sweep"):
+        status(tmp_path / "nowhere")
+
+
+def _failing(train, name):
+    def tried(batch, out, facts, *, should_stop):
+        return train(batch, out, {"seconds": 0.0, "bad": name}, should_stop=should_stop)
+
+    return tried
