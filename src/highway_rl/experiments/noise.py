@@ -105,8 +105,9 @@ def plot(rows: Rows, out: Path) -> list[Path]:
                 name = {"half": "chosen by halves", "sample": "largest sample (paper)"}[chooser]
                 ax.plot(list(found), means, line, marker="o", ms=4, color=colour("highway"), label=name)
         ax.axhline(most, color="0.6", lw=0.8, ls=":")
-        ax.set(title=task, xscale="log", yscale="log", xlabel="delay", ylabel="episodes")
-        legend(ax, loc="upper right")
+        ax.set(title=task, xscale="log", xlabel="delay", ylabel="episodes")
+        ax.set(yscale="log") if task == "choice" else ax.set_ylim(0, None)
+        legend(ax, loc="center right" if task == "choice" else "lower right")
     return [save(figure, out / "noise.png")]
 
 
