@@ -120,8 +120,8 @@ def trusted(module: str) -> bool:
 def mistrusted(modules: Collection[str]) -> ValueError:
     options = " ".join(f"--import {module}" for module in modules)
     return ValueError(
-        f"the file names code beyond this package, {', '.join(modules)}: if you trust it, give imports={list(modules)}"
-        f" (on the command line {options})"
+        f"the file names code beyond this package, {', '.join(modules)}: give imports={list(modules)} if you trust it"
+        f" ({options} on the command line)"
     )
 
 

@@ -254,12 +254,12 @@ def test_a_file_runs_no_code_that_its_reader_did_not_name(small, tmp_path, monke
 
     for change in (network, algorithm):
         (tmp_path / "agent").write_bytes(forged(content, change))
-        with pytest.raises(ValueError, match=r"names code .*, traps_of_mine: if you trust it, give imports"):
+        with pytest.raises(ValueError, match=r"names code .*, traps_of_mine: give imports=.* if you trust it"):
             highway_rl.load("agent")
     (tmp_path / "agent").write_bytes(forged(content, module))
     assert highway_rl.load("agent").label == small.label  # not needed, so not imported
     (tmp_path / "agent").write_bytes(forged(content, lambda f: f["config"]["settings"].update(network="numpy:ones")))
-    with pytest.raises(ValueError, match=r"names code .*, numpy: if you"):
+    with pytest.raises(ValueError, match=r"names code .*, numpy: give"):
         highway_rl.load("agent")
     assert not (tmp_path / "sprung").exists()
     assert "traps_of_mine" not in sys.modules

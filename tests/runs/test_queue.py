@@ -19,7 +19,7 @@ from highway_rl.runs import queue, trials
 EXECUTORS = ("ray", pytest.param("local", marks=pytest.mark.full))
 
 
-def wait_for(holds, seconds=60.0):
+def wait_for(holds, seconds=150.0):
     end = time.monotonic() + seconds
     while not (found := holds()):
         assert time.monotonic() < end, "it did not happen"

@@ -1,5 +1,6 @@
 """Cells that take no time: what a worker does with a batch is replaced by a note and a row, so that the queue itself,
-its workers and their deaths are all there is to see. Run as a script it is a driver: cells.py OUT EXECUTOR SECONDS."""
+its workers and their deaths are all there is to see. Run as a script it is a driver that stops after a while, to be
+killed: cells.py OUT EXECUTOR SECONDS."""
 
 import os
 import sys
@@ -23,6 +24,8 @@ def train(batch, out, facts, *, should_stop):
     if facts.get("bad") in ids:
         raise RuntimeError("out of luck")
     time.sleep(facts["seconds"])
+    while len(trials.stored(out)) >= facts.get("hold", len(CELLS)):
+        time.sleep(0.05)
     like = batch.like
     config = {"task": like.task, "steps": like.steps, "episodes": like.episodes}
     runs = [
@@ -48,4 +51,4 @@ def begun(out):
 
 
 if __name__ == "__main__":
-    work(Path(sys.argv[1]), sys.argv[2], float(sys.argv[3]))
+    work(Path(sys.argv[1]), sys.argv[2], float(sys.argv[3]), hold=6)
