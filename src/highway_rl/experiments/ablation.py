@@ -14,7 +14,7 @@ import numpy as np
 
 from highway_rl.experiments import main
 from highway_rl.experiments.base import Experiment, Rows, Scale, Stage, Table, Verdict
-from highway_rl.experiments.main import DELAYED, PLAIN, SHORT
+from highway_rl.experiments.main import DELAYED, PLAIN
 from highway_rl.experiments.main_plot import title
 from highway_rl.experiments.scores import ByTask, average, draw_curves, mark, seed_table, values
 from highway_rl.records.figures import axes, key, looks, save
@@ -35,7 +35,7 @@ class Size(NamedTuple):
 
 SIZES: dict[Scale, Size] = {
     "smoke": Size(("harvest",), PLAIN, 1_500, 1),
-    "quick": Size(("lock",), SHORT, 8_000, 3),
+    "quick": Size(("key-door",), PLAIN, 15_000, 3),
     "paper": Size(("minatar/asterix", "minatar/breakout"), DELAYED, 2_500_000, 5),
 }
 
