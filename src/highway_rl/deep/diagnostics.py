@@ -54,9 +54,7 @@ def look(agent: Any, rule: TargetRule, data: Trajectory, rows: Rows, q: Array, f
     real = rows.real
     opens = gate_open(found.returns, found.reference)
     opened = mean(opens, real)
-    by_sample = gate_open(found.sampled, found.sampled_reference)
-    knows = jnp.isfinite(found.returns)
-    apart = jnp.square(jnp.where(knows, found.sampled - found.returns, 0.0))
+    noise, luck = Seen.nothing(agent)[-2:] if agent.chooser == "sample" else chance(found, opens, real)
     best = jnp.argmax(found.returns, axis=1) + 1
     winner = jnp.where(jnp.max(found.returns, axis=1) > found.reference, best, 0)
     won = mean(winner[:, None] == jnp.arange(found.returns.shape[1] + 1), real)
@@ -71,9 +69,18 @@ def look(agent: Any, rule: TargetRule, data: Trajectory, rows: Rows, q: Array, f
         mean(jnp.abs(found.target - taken), real),
         ratios(data, q, real),
         mean((step - rows.born).astype(jnp.float32), real),
-        pad(jnp.sqrt(mean(apart, real) / mean(knows, real)), depths),
-        jnp.sum(mean(by_sample & ~opens, real)) / jnp.sum(mean(by_sample, real)),
+        pad(noise, depths),
+        luck,
     )
+
+
+def chance(found: Any, opens: Any, real: Bool[Array, "t"]) -> tuple[Float[Array, "n"], Float[Array, ""]]:
+    """Noise and luck, where a chooser expects something of returns."""
+    knows = jnp.isfinite(found.returns)
+    apart = jnp.square(jnp.where(knows, found.sampled - found.returns, 0.0))
+    by_sample = gate_open(found.sampled, found.sampled_reference)
+    noise = jnp.sqrt(mean(apart, real) / mean(knows, real))
+    return noise, jnp.sum(mean(by_sample & ~opens, real)) / jnp.sum(mean(by_sample, real))
 
 
 def ratios(data: Trajectory, q: Float[Array, "t a"], real: Bool[Array, "t"]) -> Float[Array, "k"]:

@@ -1,10 +1,11 @@
-"""Equal (observation, action) pairs of the store: found by a 64-bit hash and one sort, all environments together.
+"""Equal (observation, action) pairs of the store, all environments together, found by a 64-bit hash.
 
-Several behavioural policies pool their returns (`combine_by_policy`):
+Several behavioural policies pool their returns (`combine_by_policy`, by one sort):
 
     target(s,a) = smax_{m ∈ 𝓜} smax_{n ∈ 𝒩} max{ 𝔼̂_{𝒟⁽ᵐ⁾ₛₐ} Gⁿ, 𝔼̂_{𝒟⁽ᵐ⁾ₛₐ} G¹ }
 
-The chooser "grouped" (`estimates`) asks which returns may be luck, and what the other rows of the pair have earned.
+The chooser "grouped" (`alike` and `estimates`, by buckets, which costs less) asks which returns may be luck, and what
+the other rows of the pair have earned.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ class Waiting:
 
 
 @record
-class Seen:
+class WaitingObservation:
     """The observation underneath, and whether its episode is over and only the payment is missing."""
 
     obs: PyTree
@@ -84,9 +84,9 @@ def paid_later(env: Env, chance: float = 0.05) -> Env:
     """
     chance = checks.number("chance", chance, 1e-6, 1.0)
 
-    def reset(key: PRNGKeyArray) -> tuple[Waiting, Seen]:
+    def reset(key: PRNGKeyArray) -> tuple[Waiting, WaitingObservation]:
         inner, obs = env.reset(key)
-        return Waiting(inner, obs, jnp.asarray(False), jnp.float32(0.0)), Seen(obs, jnp.zeros(1, bool))
+        return Waiting(inner, obs, jnp.asarray(False), jnp.float32(0.0)), WaitingObservation(obs, jnp.zeros(1, bool))
 
     def step(state: Waiting, action: Array, key: PRNGKeyArray) -> Step:
         inside, coin = jax.random.split(key)
@@ -98,9 +98,9 @@ def paid_later(env: Env, chance: float = 0.05) -> Env:
         obs = jax.tree.map(keep, state.obs, out.obs)
         new = Waiting(jax.tree.map(keep, state.inner, out.state), obs, over, owed)
         earned = jnp.where(pays, owed, jnp.where(over, 0.0, out.reward))
-        return Step(new, Seen(obs, over[None]), earned.astype(jnp.float32), pays, ~over & out.truncated)
+        return Step(new, WaitingObservation(obs, over[None]), earned.astype(jnp.float32), pays, ~over & out.truncated)
 
-    shown = Seen(env.spec.observation, jax.ShapeDtypeStruct((1,), bool))  # type: ignore[arg-type]
+    shown = WaitingObservation(env.spec.observation, jax.ShapeDtypeStruct((1,), bool))  # type: ignore[arg-type]
     horizon = None if env.spec.horizon is None else env.spec.horizon + int(5 / chance)
     return env.wrapped(name=f"{env.spec.name}-later", observation=shown, horizon=horizon, reset=reset, step=step)
 
