@@ -7,7 +7,7 @@ Each task as it is and with all reward at the end of the episode (`DelayReward`,
 score is the mean of 100 greedy episodes after the last step; the row has the best mean over a fortieth of training too.
 The other has the settings that RL Baselines3 Zoo tuned for the task; for MiniGrid, which is not there, those of
 Acrobot. Both make the same number of steps and see the same observations; where rewards are late both have the
-discount 1 − 1/horizon, without which nothing late is worth waiting for.
+discount 1 − 0.2/horizon, without which nothing late is worth waiting for.
 """
 
 from __future__ import annotations

@@ -1,9 +1,12 @@
 """The verdict on the chooser "grouped": what it is made of, and that it can fail."""
 
+from pathlib import Path
+
 import pytest
 
 from highway_rl.experiments import luck
 from highway_rl.experiments.base import FAILS, HOLDS, PARTLY
+from highway_rl.records.rows import read_rows
 
 
 def rows(task, length=0, seeds=3, **by_algo):
@@ -43,3 +46,19 @@ def test_halfway_is_two_reports_in_a_row():
     curve = [{"step": i, "episodes": 1, "score": s} for i, s in enumerate((0.1, 0.9, 0.2, 0.6, 0.7, 0.1))]
     assert luck.halfway(curve, known) == 4
     assert luck.halfway(curve[:4], known) == 3
+
+
+def test_the_table_of_the_page_is_that_of_the_rows():
+    root = Path(__file__).parents[2]
+    page = (root / "docs" / "noise.md").read_text(encoding="utf-8")
+    rows, facts = read_rows(root / "results" / "luck.csv")
+    assert (facts["scale"], facts["finished"]) == ("paper", facts["cells"])
+    for length in luck.LENGTHS:
+        here = luck.select(rows, task="umbrella", length=length)
+        told = (
+            f"{luck.solved(here, algo)}, off by {luck.off(luck.select(here, algo=algo)):.1f}" for algo in luck.ALGOS
+        )
+        assert f"| umbrella, {length} steps | {' | '.join(told)} |" in page
+    for task in (*luck.SURE, *luck.CHANCE):
+        told = (str(luck.solved(luck.select(rows, task=task), algo)) for algo in luck.ALGOS)
+        assert f"| {task} | {' | '.join(told)} |" in page

@@ -151,7 +151,8 @@ def summary(rows: Rows, env: str, path: Path) -> Path:
         left, middle, right = grid[3 * line : 3 * line + 3]
         ways = normal(runs, "greedy")
         _bars(left, {name: found.iqm for name, found in aggregate(ways).items()})
-        left.set(title=VIEWS[view], xlabel="interquartile mean: 0 random, 1 best of the game")
+        games = f" ({len(next(iter(ways.values())))} games)"
+        left.set(title=VIEWS[view] + games, xlabel="interquartile mean: 0 random, 1 best of the game")
         pairs = [(a, b) for a in HIGHWAY for b in runs if b not in HIGHWAY]
         for i, (a, b) in enumerate(pairs):
             likely = above(runs[a], runs[b], "greedy")

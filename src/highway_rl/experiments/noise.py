@@ -33,15 +33,20 @@ FIRST = 1_000
 ENOUGH = {"choice": 100.0, "trace-back": 130.0}
 """Mean episodes."""
 AT_ONCE = 10
+LONG = 100
+"""With more delay than this a cell is only so many seeds as run side by side, so that cores share them."""
 
 
 def cells(scale: Scale, seed: int) -> list[dict[str, Any]]:
     """Cheap ones first."""
+    seeds = SEEDS[scale]
     found = [
-        {"task": task, "delay": delay, "chooser": chooser, "cap": CAP[scale], "seeds": SEEDS[scale], "first": FIRST}
+        {"task": task, "delay": delay, "chooser": chooser, "cap": CAP[scale], "seeds": piece, "first": first}
         for task, delays in DELAYS[scale].items()
         for delay in delays
         for chooser in CHOOSERS[: 1 if scale == "smoke" else None]
+        for piece in [AT_ONCE if delay > LONG and seeds % AT_ONCE == 0 else seeds]
+        for first in range(FIRST, FIRST + seeds, piece)
     ]
     return [{**cell, "base_seed": seed} for cell in sorted(found, key=cost)]
 
