@@ -118,18 +118,18 @@ def test_the_second_stage_follows_from_the_first():
     finals = {t for stage in main.stages("quick", 0, rows)[1:] for t in stage.trials}
     assert {t.seed for t in finals} == {0, 1, 2}
     assert len(finals) == 18
-    assert main.chosen(rows, size, main.PLAIN, 0)["key-door"]["n-step DQN"] == ("n-step-dqn:n=end", 2)
+    assert main.chosen(rows, size, main.PLAIN, 0)[main.LATE]["n-step DQN"] == ("n-step-dqn:n=end", 2)
     assert main.stages("quick", 0, rows[:-1]) == [first]  # an incomplete screen chooses nothing
 
 
 def test_an_ablation_alone_has_the_screen_made_first():
     gate, size = base.find("gate"), main.SIZES["quick"]
-    screen = main.screen(size, "key-door", main.PLAIN, 0)
+    screen = main.screen(size, main.LATE, main.PLAIN, 0)
     first = [t for batch in queue.pending([gate], "quick", 0, []) for t in batch.trials]
     assert set(first) == set(screen)
     rows = [row(t, training=float(t.k), broken=None) for t in screen]
     then = [t for batch in queue.pending([gate], "quick", 0, rows) for t in batch.trials]
-    assert {(t.k, t.steps) for t in then} == {(2, 15_000)}
+    assert {(t.k, t.steps) for t in then} == {(2, 8_000)}
     assert len(then) == 15
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import signal
 from typing import Any
 
 import numpy as np
@@ -298,6 +299,29 @@ def test_time_limit_and_interruption_return_what_is_certified() -> None:
         assert np.all(stopped.lower <= whole.upper)
         assert np.all(stopped.upper >= whole.lower)
         assert stopped.policy.shape == (3001,)
+
+
+def test_a_signal_at_any_moment_leaves_what_is_certified() -> None:
+    """Ctrl-C is a signal that comes when it likes; before anything is certified there is nothing to return."""
+    mdp = envs.make("queue", capacity=3000, discount=0.999)
+    whole, ready = highway_solve(mdp, 1e-4), rows.rows_of(mdp)
+    before, stopped = signal.signal(signal.SIGALRM, signal.default_int_handler), 0
+    try:
+        for moment in np.geomspace(2e-3, 0.3, 20):
+            signal.setitimer(signal.ITIMER_REAL, moment)
+            try:
+                found = highway_solve(ready, 1e-4, proposal="sweeps")
+                signal.setitimer(signal.ITIMER_REAL, 0)
+            except KeyboardInterrupt:
+                continue
+            stopped += not found.converged
+            assert np.all(found.lower <= whole.upper)
+            assert np.all(found.upper >= whole.lower)
+            assert np.max(found.upper - found.lower) <= 2 * found.bound * (1 + 1e-9)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert stopped
 
 
 def _interrupt(after: int) -> Any:

@@ -165,6 +165,6 @@ class Check:
         found = claims.check(self.out, base.find(self.experiment) if self.experiment else None)
         if self.json:
             print(json.dumps(found, indent=2, ensure_ascii=False))
-        else:
+        elif found:
             rows = [(str(c["id"]), c["statement"], c["value"], coloured(c["verdict"])) for c in found]
             table(("claim", "the paper says", "measured here", "verdict"), rows)

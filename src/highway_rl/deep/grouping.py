@@ -16,10 +16,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt8, UInt32
 
-from highway_rl.core.backup import Backup, Estimates, combine_returns
+from highway_rl.core.backup import TO_END, Backup, Estimates, combine_returns
 from highway_rl.core.lookahead import lookahead
 from highway_rl.core.targets import Trajectory
 from highway_rl.types import AnyArray
+
+OFTEN = 8
+"""Times a pair is met before it is judged by its own rows alone."""
 
 
 class Group(NamedTuple):
@@ -67,7 +70,9 @@ def buckets(rows: int) -> int:
 
 def alike(hash: UInt32[Array, "t 2"], data: Trajectory, real: Bool[Array, "t"], counts: Bool[Array, "t"]) -> Alike:
     """Equal pairs of a chronological store. A pair is random once it gave two rewards or two successors; nothing
-    follows a termination. Where two pairs fall into one bucket, their rows are left alone: not random, not counted."""
+    follows a termination. One that was met fewer than `OFTEN` times is taken for what most rows of its kind, paid or
+    not, are whose pair was met that often: luck that came once looks like a fact. Where two pairs fall into one bucket,
+    their rows are left alone: not random, not counted."""
     number = buckets(real.shape[0])
     key = mixed(hash[:, 0], data.action.astype(jnp.uint32))
     bucket = jnp.where(real, key & jnp.uint32(number - 1), number).astype(jnp.int32)
@@ -76,7 +81,16 @@ def alike(hash: UInt32[Array, "t 2"], data: Trajectory, real: Bool[Array, "t"], 
     words = jnp.stack([mixed(key, hash[:, 1]), outcome], axis=1)
     lowest = jax.ops.segment_min(words, bucket, number + 1)[bucket]
     same, certain = (jax.ops.segment_max(words, bucket, number + 1)[bucket] == lowest).T
-    return Alike(bucket, same & ~certain & real, same & real & counts)
+    same &= real
+    often = same & (jax.ops.segment_sum(jnp.ones(real.shape, jnp.int32), bucket, number + 1)[bucket] >= OFTEN)
+    paid = data.reward != 0
+
+    def mostly(kind: Bool[Array, "t"]) -> Bool[Array, ""]:
+        known = often & kind
+        return 2 * jnp.sum(known & ~certain) > jnp.sum(known)
+
+    likely = jnp.where(paid, mostly(paid), mostly(~paid))
+    return Alike(bucket, same & (~certain | (~often & likely)), same & counts)
 
 
 def mixed(word: UInt32[Array, "t"], other: UInt32[Array, "t"]) -> UInt32[Array, "t"]:
@@ -94,9 +108,13 @@ def estimates(
     pairs: Alike,
     confidence: Any = 0.0,
 ) -> Estimates:
-    """What the chooser "grouped" goes by. A return whose path met no random pair is a fact, and stands for itself. Any
-    other is judged by what the other rows of its pair earned, less `confidence` standard errors of their advantage
-    over the reference: the row that is paid has no say. Without others the gate stays shut.
+    """What the chooser "grouped" goes by. Where the rest of the episode met no random pair, returns are facts and stand
+    for themselves. Any other is judged by what the other rows of its pair earned, less `confidence` standard errors of
+    their advantage over the reference: the row that is paid has no say. Without others the gate stays shut.
+
+    The rest of the episode counts, and not the path of the return alone: the value that a short one ends in was learned
+    from luck if luck comes after it. And of the returns that are judged only the longest competes with the reference:
+    those in between end in values, and the largest of several is the most overrated one.
     """
     count, depths = returns.shape
     ahead = jnp.square(returns - reference[:, None])
@@ -108,15 +126,15 @@ def estimates(
     error = jnp.sqrt(jnp.maximum(square - jnp.square(mean - one), 0) / jnp.maximum(rest, 1)[:, None])
     known = ((rest > 0) & pairs.counts)[:, None]
 
-    def lucky(depths: tuple[int, ...]) -> Array:
-        steps = lookahead(pairs.random.astype(jnp.float32), jnp.ones(count), data.last, depths)
-        return jnp.stack([way.reward > 0 for way in steps], axis=1)
-
-    judged = jnp.where(known, mean - confidence * error, returns if backup.gate_depth is None else -jnp.inf)
-    by = jnp.where(lucky(backup.depths), judged, returns)
+    (rest_of_it,) = lookahead(pairs.random.astype(jnp.float32), jnp.ones(count), data.last, (TO_END,))
+    lucky = (rest_of_it.reward > 0)[:, None]
+    gated = backup.gate_depth is not None
+    competes = known & (jnp.asarray(backup.depths) == max(backup.depths)) if gated else known
+    judged = jnp.where(competes, mean - confidence * error, -jnp.inf if gated else returns)
+    by = jnp.where(lucky, judged, returns)
     if not backup.gate_depth:
         return by, reference
-    return by, jnp.where(known & lucky((backup.gate_depth,)), one, reference[:, None])[:, 0]
+    return by, jnp.where(known & lucky, one, reference[:, None])[:, 0]
 
 
 def combine_by_policy(

@@ -51,7 +51,8 @@ def finals(rows: Rows, env: str, view: str) -> dict[str, dict[str, Rows]]:
 
 
 def title(task: str, env: str) -> str:
-    return task.removeprefix("minatar/").replace("_", " ").title() + ("-Delay" if env == DELAYED else "")
+    name = task.removeprefix("minatar/").rpartition(":")[2].replace("_", " ").title()
+    return name + ("-Delay" if env == DELAYED else "")
 
 
 def plot(rows: Rows, out: Path) -> list[Path]:

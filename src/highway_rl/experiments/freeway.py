@@ -1,0 +1,269 @@
+"""Freeway-Delay, where the paper's order holds and its height does not: what keeps the chicken at the bottom.
+
+Soft Highway DQN with the paper's settings, and with one of them changed at a time. A cell is a variant with its runs.
+Its rows are of two kinds. `count` −1: a run's scores, and how its agent plays. Any other: what it thinks at the bottom
+of the road with so many crossings made, over all steps of play that were there.
+
+    gap = Q(bottom, up) − max of the other actions         share = how often that is above 0
+
+Not a figure of the paper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+
+from highway_rl.deep import dqn
+from highway_rl.envs.minatar.common import UP
+from highway_rl.envs.minatar.freeway import BOTTOM, CHICKEN_X, CLOCK
+from highway_rl.envs.registry import make_env
+from highway_rl.envs.wrappers import DelayedObservation
+from highway_rl.experiments.base import Experiment, Row, Rows, Scale, Table, select
+from highway_rl.experiments.deep import as_deep
+from highway_rl.records.figures import axes, save
+from highway_rl.runs import Config, fit
+from highway_rl.types import Env, Step, record
+
+GAME, TIMED = "minatar/freeway", "highway_rl.experiments.freeway:timed"
+
+
+class Variant(NamedTuple):
+    """What differs, and whether the paper has it: as its settings, or as one of those it leaves open."""
+
+    theirs: bool
+    settings: Mapping[str, Any] = MappingProxyType({})
+    task: str = GAME
+    delay: str | int = "end"
+    algo: str = "soft-highway-dqn"
+
+
+PAPER = "the paper's, k = 1"
+VARIANTS = {
+    PAPER: Variant(True),
+    "k = 2": Variant(True, {"k": 2}),
+    "n-step Highway, n = ∞": Variant(True, algo="n-step-highway-dqn:n=end"),
+    "paid every 2,000 steps": Variant(True, delay=2000),
+    "time shown": Variant(False, task=TIMED),
+    "γ = 0.999": Variant(False, {"discount": 0.999}),
+    "γ = 0.9999": Variant(False, {"discount": 0.9999}),
+    "time shown, γ = 0.9999": Variant(False, {"discount": 0.9999}, TIMED),
+    "160 episodes stored": Variant(False, {"capacity": 400_000}),
+}
+SIZES: dict[Scale, tuple[tuple[str, ...], int, int, int]] = {
+    "smoke": (("time shown",), 1, 6_000, 2),
+    "quick": ((PAPER,), 1, 100_000, 20),
+    "paper": (tuple(VARIANTS), 5, 5_000_000, 100),
+}
+"""Which variants, seeds, steps, and episodes of a test."""
+FIRST = 300
+"""The first seed."""
+WATCHED = 20
+"""Episodes played at each ε, at most, to see where the chicken is."""
+PARTS = 25
+
+
+@record
+class TimedState:
+    """The steps taken so far."""
+
+    inner: PyTree
+    elapsed: Int[Array, ""]
+
+
+def timed(parts: int = PARTS) -> Env:
+    """Freeway with all reward at the end, which shows the time: one of `parts` more places of the feature."""
+    env: Any = make_env(GAME, delay="end")
+    length = (CLOCK + parts) // parts
+
+    def shown(state: TimedState, obs: DelayedObservation) -> DelayedObservation:
+        time = jnp.arange(parts) == jnp.minimum(state.elapsed // length, parts - 1)
+        return DelayedObservation(obs.obs, jnp.concatenate([obs.feature, time]))
+
+    def reset(key: PRNGKeyArray) -> tuple[TimedState, DelayedObservation]:
+        inner, obs = env.reset(key)
+        state = TimedState(inner, jnp.int32(0))
+        return state, shown(state, obs)
+
+    def step(state: TimedState, action: Array, key: PRNGKeyArray) -> Step:
+        out = env.step(state.inner, action, key)
+        new = TimedState(out.state, state.elapsed + 1)
+        return Step(new, shown(new, out.obs), out.reward, out.terminated, out.truncated)
+
+    told = env.spec.observation
+    wide: Any = jax.ShapeDtypeStruct((told.feature.shape[0] + parts,), bool)
+    return env.wrapped(name="freeway-timed", observation=DelayedObservation(told.obs, wide), reset=reset, step=step)
+
+
+def cells(scale: Scale, seed: int) -> list[dict[str, Any]]:
+    names, seeds, steps, episodes = SIZES[scale]
+    same = {"steps": steps, "seeds": seeds, "first": FIRST + seed, "episodes": episodes}
+    return [{"variant": name, **same} for name in names]
+
+
+def run(variant: str, steps: int, seeds: int, first: int, episodes: int) -> Iterable[Row]:
+    """A variant's runs, and what their agents do."""
+    chosen = VARIANTS[variant]
+    curves: dict[int, Rows] = {}
+
+    def keep(news: dict[str, Any]) -> None:
+        for row in news.get("rows", ()):
+            curves.setdefault(row["seed"], []).append(row)
+
+    config = Config(
+        chosen.task, (chosen.algo,), seeds=seeds, seed=first, steps=steps, preset="paper", episodes=episodes,
+        env={} if chosen.task == TIMED else {"delay": chosen.delay}, settings={"k": 1, **chosen.settings},
+    )  # fmt: skip
+    with as_deep():
+        trained = fit(config, report=keep)
+        env: Any = trained.setup.env
+        scores = {(row["seed"], row["epsilon"] == 0): row for row in trained.scores}
+        for program, params in zip(trained.setup.programs, trained.params, strict=True):
+            for i, (_, seed) in enumerate(program.labels):
+                own = jax.tree.map(lambda x, i=i: x[i], params)
+                key = jax.random.split(jax.random.key(first), min(episodes, WATCHED))
+                still, moved = (play(program.agent, env, own, epsilon, key) for epsilon in (0.0, 0.1))
+                last = curves[seed][-1]
+                yield {
+                    "seed": seed,
+                    "count": -1,
+                    "greedy": scores[seed, True]["score"],
+                    "exploring": scores[seed, False]["score"],
+                    "training": late(curves[seed], steps),
+                    "largest": last["largest"],
+                    "bias": last["bias"],
+                    "bottom": float(np.mean(still.row == BOTTOM)),
+                    "bottom_exploring": float(np.mean(moved.row == BOTTOM)),
+                    "seen": int(moved.crossings.max()),
+                }
+                yield from ({"seed": seed, **row} for row in at_the_bottom(moved))
+
+
+def late(curve: Rows, steps: int) -> float:
+    """The mean score of the episodes that ended in the last quarter."""
+    ended = [row for row in curve if row["episodes"] and row["step"] > 0.75 * steps]
+    number = sum(row["episodes"] for row in ended)
+    return sum(row["score"] * row["episodes"] for row in ended) / number if number else float("nan")
+
+
+class Play(NamedTuple):
+    """Of each step of some episodes: the chicken's row, the crossings made, and the values of all actions."""
+
+    row: np.ndarray
+    crossings: np.ndarray
+    q: np.ndarray
+
+
+def play(agent: dqn.DQN, env: Env, params: Any, epsilon: float, episodes: PRNGKeyArray) -> Play:
+    """Episodes side by side, one a key."""
+    places = env.spec.observation.feature.shape[0] - (PARTS if env.spec.name == "freeway-timed" else 0)
+
+    def one(key: PRNGKeyArray) -> tuple[Array, Array, Float[Array, "t a"]]:
+        begin, going = jax.random.split(key)
+        state, obs = env.reset(begin)
+
+        def step(carry: tuple[Any, Any], key: PRNGKeyArray) -> tuple[tuple[Any, Any], Any]:
+            state, obs = carry
+            inner, explores, other = jax.random.split(key, 3)
+            q = dqn.q_values(agent, env.spec, params, jax.tree.map(lambda x: x[None], obs))[0]
+            any_ = jax.random.randint(other, (), 0, env.spec.num_actions)
+            out = env.step(state, jnp.where(jax.random.bernoulli(explores, epsilon), any_, jnp.argmax(q)), inner)
+            told = jnp.argmax(obs.obs[:, CHICKEN_X, 0]), jnp.argmax(obs.feature[:places]), q
+            return (out.state, out.obs), told
+
+        return jax.lax.scan(step, (state, obs), jax.random.split(going, CLOCK + 1))[1]
+
+    found = jax.jit(jax.vmap(one))(episodes)
+    return Play(*(np.asarray(x).reshape(-1, *x.shape[2:]) for x in found))
+
+
+def at_the_bottom(played: Play) -> list[Row]:
+    """By the number of crossings: how often it was there, the value, the gap, and how often up is the best action."""
+    rest = np.delete(played.q, UP, axis=1).max(axis=1)
+    gap, value = played.q[:, UP] - rest, played.q.max(axis=1)
+    rows = []
+    for count in np.unique(played.crossings):
+        here = (played.crossings == count) & (played.row == BOTTOM)
+        if here.any():
+            rows.append(
+                {
+                    "count": int(count),
+                    "steps_there": int(here.sum()),
+                    "value": float(value[here].mean()),
+                    "gap": float(gap[here].mean()),
+                    "share": float((gap[here] > 0).mean()),
+                }
+            )
+    return rows
+
+
+def runs_of(rows: Rows) -> dict[str, Rows]:
+    """By variant."""
+    return {name: found for name in VARIANTS if (found := select(rows, variant=name, count=-1))}
+
+
+def plot(rows: Rows, out: Path) -> list[Path]:
+    """Every seed's scores by variant; then value and gap at the bottom by the crossings made."""
+    runs = runs_of(rows)
+    figure, grid = axes(3, "Freeway, reward at the end: Soft Highway DQN", size=(5.0, 3.6))
+    for i, found in enumerate(runs.values()):
+        for name, mark in (("training", "o"), ("greedy", "x")):
+            at = [i] * len(found)
+            grid[0].plot([row[name] for row in found], at, mark, ms=5, color="#0072b2" if mark == "o" else "#d55e00")
+    grid[0].set_yticks(range(len(runs)), list(runs), fontsize=7)
+    grid[0].set(title="score: o training, × greedy", ylim=(len(runs) - 0.5, -0.5), xlim=(-1, 60))
+    for i, name in enumerate(runs):
+        there = [row for row in rows if row["variant"] == name and row["count"] >= 0]
+        counts = sorted({row["count"] for row in there})
+        for ax, what in zip(grid[1:], ("value", "gap"), strict=True):
+            means = [np.mean([row[what] for row in there if row["count"] == count]) for count in counts]
+            ax.plot(counts, means, lw=1.2, color=f"C{i}", label=name)
+    grid[1].set(title="value at the bottom", xlabel="crossings made")
+    grid[2].axhline(0, color="0.6", lw=0.8, ls=":")
+    grid[2].set(title="Q(up) − the best other action there", xlabel="crossings made", yscale="symlog")
+    grid[2].set_yscale("symlog", linthresh=1e-2)
+    grid[1].legend(fontsize=6, frameon=False)
+    return [save(figure, out / "freeway.png")]
+
+
+def tables(rows: Rows) -> list[Table]:
+    """A line a variant."""
+    columns = (
+        "variant",
+        "training",
+        "greedy",
+        "at ε = 0.1",
+        "largest value",
+        "at the bottom, greedy",
+        "up is best there",
+    )
+    lines = []
+    for name, found in runs_of(rows).items():
+        mean = lambda what, found=found: f"{np.mean([row[what] for row in found]):.1f}"  # noqa: E731
+        there = [row for row in rows if row["variant"] == name and row["count"] >= 0]
+        visits = np.array([row["steps_there"] for row in there])
+        share = float(np.average([row["share"] for row in there], weights=visits)) if there else float("nan")
+        bottom = np.mean([row["bottom"] for row in found])
+        scores = [mean(what) for what in ("training", "greedy", "exploring", "largest")]
+        lines.append((name, *scores, f"{bottom:.0%}", f"{share:.0%}"))
+    return [Table("Freeway-Delay, one setting changed at a time", columns, lines)]
+
+
+EXPERIMENT = Experiment(
+    name="freeway",
+    paper="none",
+    summary="why Freeway-Delay stays below the paper's height: one setting changed at a time",
+    cells=cells,
+    run=run,
+    plot=plot,
+    claims={},
+    tables=tables,
+    cost=lambda cell: float(cell["steps"] * cell["seeds"]),
+)
