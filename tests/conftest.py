@@ -21,6 +21,7 @@ if "JAX_COMPILATION_CACHE_DIR" not in os.environ:  # pytest's workers find it th
     os.environ["JAX_COMPILATION_CACHE_DIR"] = KEPT.name
 os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.1"
 os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "0"
+os.environ.setdefault("RAY_AUTH_MODE", "disabled")  # clusters on 127.0.0.1, which would write a token into one's home
 
 import jax  # noqa: E402
 

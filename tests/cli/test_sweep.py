@@ -61,6 +61,7 @@ def test_a_log_file_gets_a_line_now_and_then(quick, tmp_path, capsys):
         (["late", "--workers", "0"], "workers=0: give"),
         (["late", "--address", "host:1"], "address='host:1': give it with executor ray"),
         (["late", "--preset", "none.json"], "preset none.json cannot be read"),
+        (["late", "--devices", "grup"], "--devices grup: give all, group, or a whole number"),
     ],
 )
 def test_bad_input_is_one_line(words, says, capsys, tmp_path):

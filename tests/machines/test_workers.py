@@ -1,6 +1,7 @@
 """Workers of every executor: errors come as they were raised, a dead one is replaced, nothing listens to the world."""
 
 import os
+import signal
 
 import psutil
 import pytest
@@ -15,9 +16,8 @@ def listens() -> set[str]:
     return {ip.removeprefix("::ffff:") for ip in found}
 
 
-@pytest.mark.parametrize("executor", ["local", pytest.param("ray", marks=pytest.mark.full)])
-def test_workers(executor):
-    with workers(executor, 2) as found:
+def test_workers():
+    with workers("local", 2) as found:
         assert found.count == 2
         first, second = (found.submit(i, os.getpid).result() for i in range(2))
         assert len({first, second, os.getpid()}) == 3
@@ -28,6 +28,10 @@ def test_workers(executor):
         found.revive(1)
         assert found.submit(1, os.getpid).result() not in (first, second)
         assert found.submit(0, os.getpid).result() == first  # the other has not noticed
+        under_way, waiting = found.submit(0, signal.pause), found.submit(0, os.getpid)
+    for one in (under_way, waiting):  # who leaves does not wait for work without an end
+        with pytest.raises(Died):
+            one.result()
 
 
 def test_a_cluster_begun_here_listens_on_loopback_only():

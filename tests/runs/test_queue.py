@@ -1,65 +1,20 @@
 """The queue on several workers: any may die, and so may the driver; no row is lost, no finished cell repeated."""
 
 import contextlib
-import os
-import signal
-import subprocess
-import sys
-import time
 
 import cells
 import pytest
-from cells import BAD, CELLS, begun
+from cells import BAD, CELLS
 
 from highway_rl.machines import Died, here
 from highway_rl.machines.workers import failed
 from highway_rl.records import ledger
 from highway_rl.runs import queue, trials
 
-EXECUTORS = ("ray", pytest.param("local", marks=pytest.mark.full))
 
-
-def wait_for(holds, seconds=150.0):
-    end = time.monotonic() + seconds
-    while not (found := holds()):
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.02)
-    return found
-
-
-def alive(process):
-    try:
-        os.kill(process, 0)
-        with open(f"/proc/{process}/stat", encoding="ascii") as file:
-            return file.read().rpartition(")")[2].split()[0] != "Z"
-    except (ProcessLookupError, FileNotFoundError):
-        return False
-
-
-@pytest.mark.parametrize("executor", EXECUTORS)
-def test_worker_and_driver_are_killed_and_nothing_is_lost_or_repeated(executor, tmp_path):
-    path = os.pathsep.join([os.path.dirname(cells.__file__), *filter(None, [os.environ.get("PYTHONPATH")])])
-    driver = subprocess.Popen(
-        [sys.executable, cells.__file__, str(tmp_path), executor, "0.4"], env={**os.environ, "PYTHONPATH": path}
-    )
-    first = wait_for(lambda: begun(tmp_path))[0]
-    os.kill(first["process"], signal.SIGKILL)  # a worker in the middle of its cell
-    again = wait_for(lambda: [b for b in begun(tmp_path) if b["ids"] == first["ids"] and b is not first][1:])[0]
-    assert again["process"] != first["process"]
-    wait_for(lambda: len(trials.stored(tmp_path)) >= 3)
-    driver.kill()
-    driver.wait()
-    wait_for(lambda: not any(alive(b["process"]) for b in begun(tmp_path)))  # workers end with their driver
-    stored, before = trials.stored(tmp_path), len(begun(tmp_path))
-    assert 3 <= len(stored) < 12
-    assert cells.work(tmp_path, executor, 0.0)
-    rows = trials.stored(tmp_path)
-    assert {row["id"] for row in rows} == {cell.id for cell in CELLS}
-    assert {row["id"]: row for row in rows}.items() >= {row["id"]: row for row in stored}.items()
-    repeated = {name for note in begun(tmp_path)[before:] for name in note["ids"]}
-    assert repeated == {cell.id for cell in CELLS} - {row["id"] for row in stored}
-    files = [record for file in (tmp_path / "deep").glob("*.jsonl") for record in ledger.records(file)]
-    assert len(files) == 12
+@pytest.mark.full
+def test_worker_and_driver_are_killed_and_nothing_is_lost_or_repeated(tmp_path):
+    cells.kills(tmp_path, "local")
 
 
 def test_a_cell_that_always_fails_is_named_and_stops_nothing(tmp_path):

@@ -1,29 +1,16 @@
 """Sweeps as data, and as rows that do not depend on who ran them."""
 
 import itertools
+import os
+import time
 
 import cells
 import pytest
 
-from highway_rl.runs import Sweep, status, sweep, trials
-from highway_rl.runs.sweep import Plan, read_spec, seeds_of
+from highway_rl.runs import Sweep, status, sweep, trials, write_config
+from highway_rl.runs.sweep import Plan, read_spec, seeds_of, write_spec
 
 SMALL = {"capacity": 500, "start": 100, "refresh": 100, "network": "mlp"}
-SPEC = Sweep(
-    ("late",), ("dqn",), "0-11", 300, "explorer", {"length": 6}, SMALL, episodes=3, most=6
-)  # twelve cells in two programs
-MADE = {"seconds", "date", "resumed"}
-"""What tells of the making of a row and not of the row."""
-
-
-def test_rows_on_ray_are_those_of_this_process_to_the_bit(tmp_path):
-    made = {}
-    for executor, workers in (("local", 1), ("ray", 2)):
-        rows = sweep(SPEC, out=tmp_path / executor, executor=executor, workers=workers)
-        made[executor] = {row["id"]: {k: v for k, v in row.items() if k not in MADE} for row in rows}
-    assert len(made["local"]) == 12
-    assert made["ray"] == made["local"]
-    assert len({row["training"] for row in rows}) > 3
 
 
 def test_cells_are_grouped_by_the_shape_of_their_program(tmp_path):
@@ -125,10 +112,28 @@ def test_status_from_the_folder_alone(tmp_path, monkeypatch):
     assert found.failed == {"late dqn seed 2": "RuntimeError: out of luck"}
     assert found.best == [("late", "dqn", pytest.approx(4 / 9, rel=1e-4), 3)]
     with trials.locked(trials.unfinished(tmp_path, "abc.claim")):
-        assert status(tmp_path).running == {"abc": 0}
+        assert status(tmp_path).running == {"abc (compiling)": 0}
     assert status(tmp_path).running == {}
     with pytest.raises(ValueError, match="is no sweep"):
         status(tmp_path / "nowhere")
+
+
+def test_status_of_programs_under_way(tmp_path):
+    """Before anything is stored: what is done of them says how long the rest takes."""
+    spec = Sweep("late", ["dqn", "retrace"], "0-5", 1000, "explorer", {}, SMALL, most=6)
+    write_spec(spec, tmp_path, 1)
+    one, _ = Plan(spec, tmp_path).pending([], [])
+    work = trials.unfinished(tmp_path, one.id)
+    with trials.locked(work.with_name(f"{one.id}.claim")):
+        os.utime(work.with_name(f"{one.id}.claim") / ".lock", (time.time() - 100,) * 2)  # it was begun a while ago
+        write_config(one.config(), work)
+        (work / "metrics.csv").write_text("step,algo,seed\n100,dqn,0\n250,dqn,0\n")
+        found = status(tmp_path)
+    names = f"{one.algos[0]} and 1 more" if len(one.algos) > 1 else one.algos[0]
+    assert found.running == {f"late {names} seeds 0-{one.seeds - 1}": 250}
+    runs = len(one.trials)
+    assert found.seconds_left == pytest.approx(100 / (250 * runs) * (12 * 1000 - 250 * runs), rel=0.2)
+    assert status(tmp_path).seconds_left is None  # nobody trains it
 
 
 def _failing(train, name):

@@ -2,11 +2,14 @@
 
 import importlib
 import json
+import signal
+import subprocess
 import sys
 import types
 
 import optuna
 import pytest
+from cells import wait_for
 
 from highway_rl.envs import make_env
 from highway_rl.runs import Config, text, tune
@@ -87,6 +90,35 @@ def test_an_interrupted_search_goes_on(quick, tmp_path):
     assert len(quick.texts) == 7
     with pytest.raises(ValueError, match="holds a search with steps=1000, not 2000: give another --out"):
         tune("late", out=tmp_path, trials=6, steps=2000)
+
+
+def test_what_the_default_refuses_is_refused_before_the_search(quick, tmp_path):
+    """It is trained at the end, for the comparison."""
+    with pytest.raises(ValueError, match="steps=100: give a multiple of refresh=250"):
+        tune("late", out=tmp_path, steps=100)
+    assert not quick.texts
+
+
+def test_a_signal_to_the_command_and_the_same_command_again(tmp_path):
+    """The real thing, small: the search goes on with what was under way, and ends with a preset."""
+    out, log = tmp_path / "tune", tmp_path / "log"
+    words = [sys.executable, "-m", "highway_rl", "tune", "late", "--set", "length=4", "--steps", "250", "--trials", "2"]
+    words += ["--seeds", "1", "--fresh", "1", "--episodes", "1", "--out", str(out)]
+    with log.open("w") as file:
+        begun = subprocess.Popen(words, stderr=file, stdout=subprocess.DEVNULL)
+        wait_for(lambda: "trial 0: " in log.read_text() and len(study(out).trials) == 2)
+        begun.send_signal(signal.SIGINT)
+        assert begun.wait() == 2
+    assert log.read_text().endswith("highway-rl: interrupted: run the same command again to go on\n")
+    first, lost = study(out).trials
+    assert (first.state.name, lost.state.name) == ("COMPLETE", "RUNNING")
+    said = subprocess.run(words, capture_output=True, text=True)
+    assert said.returncode == 0, said.stderr
+    assert said.stdout.splitlines()[-1] == f"preset: {out / module.PRESET}"
+    assert (out / module.PRESET).exists()
+    before, failed, again = study(out).trials
+    assert (before.number, before.value, before.datetime_complete) == (0, first.value, first.datetime_complete)
+    assert (failed.state.name, again.state.name, again.params) == ("FAIL", "COMPLETE", lost.params)
 
 
 def test_every_text_of_the_space_is_a_run():

@@ -1,42 +1,15 @@
 """Models in blocks over worker processes: the single-process answer within certificates, also when a worker dies."""
 
 import functools
-import os
-import signal
 import time
 
 import numpy as np
 import pytest
+from blocks import SIDE, agree, killed, load, maze
 from scipy.sparse import csr_array
 
-from highway_rl import envs
 from highway_rl.machines import here, workers
-from highway_rl.mdp.model import SparseMDP
 from highway_rl.solvers import BlockRows, block_solve, highway_solve
-
-SIDE, DISCOUNT = 20, 0.95
-
-
-def maze(side: int, discount: float = DISCOUNT):
-    return envs.make("maze", height=side, width=side, slip=0.1, braid=0.3, discount=discount)
-
-
-@functools.cache
-def _whole(side: int, discount: float) -> SparseMDP:
-    return maze(side, discount).sparse()
-
-
-def load(side, first, last, discount=DISCOUNT):
-    """A piece of a maze, as a worker would read it from its own disk."""
-    model = _whole(side, discount)
-    rows = model.transition[first * 4 : last * 4]
-    return model.reward[first:last], rows, discount
-
-
-def agree(one, other):
-    assert one.converged
-    assert other.converged
-    assert np.abs(one.value - other.value).max() <= one.bound + other.bound
 
 
 def test_blocks_in_this_process_are_the_model(tmp_path):
@@ -55,33 +28,22 @@ def test_blocks_in_this_process_are_the_model(tmp_path):
 
 def test_four_workers_agree_and_one_that_dies_gets_its_block_again():
     """The pieces are loaded in the workers; one is killed in the middle."""
-    alone = highway_solve(maze(SIDE), 1e-8)
     with workers("local", 4) as found:
-        rows = BlockRows(functools.partial(load, SIDE), SIDE**2, 4, found)
-        assert max(len(facts.needs) for facts in rows.facts) < SIDE**2 / 2  # no worker is sent all values
-        victim, seen = found.submit(2, os.getpid).result(), []
-
-        def kill(iteration, bound):
-            seen.append(bound)
-            if len(seen) == 1:
-                os.kill(victim, signal.SIGKILL)
-
-        solution = highway_solve(rows, 1e-8, progress=kill)
-        assert len(seen) > 1
-        assert rows.restarts >= 1
-        assert found.submit(2, os.getpid).result() != victim
-    agree(alone, solution)
+        rows, solution = killed((functools.partial(load, SIDE), SIDE**2, 4), found, 1e-8)
+    assert max(len(facts.needs) for facts in rows.facts) < SIDE**2 / 2  # no worker is sent all values
+    agree(highway_solve(maze(SIDE), 1e-8), solution)
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("executor", ["local", "ray"])
-def test_two_million_states_on_four_workers(executor, record_property):
+def test_two_million_states_on_four_workers_one_of_which_is_killed(executor):
     side, discount = 1415, 0.95
     model = maze(side, discount).sparse()
     begun = time.perf_counter()
     alone = highway_solve(model, 1e-3)
     between = time.perf_counter()
-    solution = block_solve(model, 1e-3, blocks=4, executor=executor)
+    with workers(executor, 4) as found:
+        _, solution = killed((model, *model.reward.shape), found, 1e-3)
     seconds = between - begun, time.perf_counter() - between
     print(f"{executor}: {side**2} states, alone {seconds[0]:.1f} s, in 4 blocks {seconds[1]:.1f} s")
     agree(alone, solution)

@@ -169,7 +169,8 @@ def _main(args: list[str]) -> None:
             raise
         _fail(one_line(str(error)))
     except KeyboardInterrupt:
-        _fail("interrupted")
+        again = isinstance(command, Sweep | Tune)
+        _fail("interrupted: run the same command again to go on" if again else "interrupted")
     except MemoryError as error:
         if command.debug:
             raise

@@ -65,16 +65,18 @@ class Sweep:
     minutes: float | None = None
     """Stop after so many minutes; the same command goes on from there."""
     devices: str = "1"
-    """Spread the runs of a program over so many devices, or all; each then holds its share of the memory."""
+    """Spread the runs of a program over so many devices, or all; each then holds its share of the memory. group: over
+    those of all processes that a batch system (srun, mpirun) starts this command in."""
     out: Path = Path("runs/sweep")
     """Folder of the rows. Where workers are on several machines, all of them have to see it."""
     debug: bool = False
     """Show the full traceback of an error."""
 
     def __call__(self) -> None:
+        from highway_rl.cli.live import warnings_as_lines
         from highway_rl.cli.train import many_devices
         from highway_rl.runs.status import status
-        from highway_rl.runs.sweep import sweep
+        from highway_rl.runs.sweep import joined, sweep
 
         if self.tasks[:1] == ("status",):
             if len(self.tasks) != 2:
@@ -82,8 +84,11 @@ class Sweep:
             return show(status(Path(self.tasks[1])))
         spec = self.cells()
         how: dict[str, Any] = {"executor": self.executor, "workers": self.workers, "address": self.address}
-        how["devices"] = many_devices(self.devices)
-        with live(self.out) as say:
+        how["devices"] = many_devices(self.devices, ("all", "group"))
+        if self.devices == "group" and not joined():
+            sweep(spec, out=self.out, minutes=self.minutes, **how)
+            return None
+        with live(self.out) as say, warnings_as_lines():
             sweep(spec, out=self.out, minutes=self.minutes, say=say, **how)
         show(status(self.out))
         print(f"folder: {self.out}")

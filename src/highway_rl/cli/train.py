@@ -227,10 +227,10 @@ def _interval(found: dict[str, Any]) -> str:
     return f"{found['score']:.3g}" + ("" if half is None else f" ± {half:.2g}")
 
 
-def many_devices(text: str) -> int | str:
-    if text != "all" and not text.isdigit():
-        raise ValueError(f"--devices {text}: give all, or a whole number >= 1")
-    return text if text == "all" else int(text)
+def many_devices(text: str, words: tuple[str, ...] = ("all",)) -> int | str:
+    if text not in words and not text.isdigit():
+        raise ValueError(f"--devices {text}: give {', '.join(words)}, or a whole number >= 1")
+    return text if text in words else int(text)
 
 
 def whole_steps(steps: float | None) -> int | None:

@@ -17,6 +17,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ProcessPoolExecutor
+from multiprocessing import connection
 from typing import Any, Protocol
 
 from highway_rl import checks
@@ -67,12 +68,14 @@ class Processes:
 
     def __init__(self, count: int, environments: Callable[[int], Mapping[str, str]] = lambda i: {}) -> None:
         self.count, self.environments = count, environments
+        self.words: list[Any] = [None] * count  # ends of pipes: closed, they end their process
         self.pools = [self._pool(i) for i in range(count)]
 
     def _pool(self, i: int) -> ProcessPoolExecutor:
         """A pool of one: where several share a pool, the death of one ends them all."""
         spawn = multiprocessing.get_context("spawn")
-        return ProcessPoolExecutor(1, spawn, initializer=_begin, initargs=(dict(self.environments(i)),))
+        heard, self.words[i] = spawn.Pipe(duplex=False)
+        return ProcessPoolExecutor(1, spawn, initializer=_begin, initargs=(dict(self.environments(i)), heard))
 
     def submit(self, i: int, work: Callable[..., Any], *given: Any) -> Future[Any]:
         try:
@@ -81,24 +84,28 @@ class Processes:
             return failed(Died(str(error)))
 
     def revive(self, i: int) -> None:
+        self.words[i].close()
         self.pools[i].shutdown(wait=False)
         self.pools[i] = self._pool(i)
 
     def close(self) -> None:
-        for pool in self.pools:
-            pool.shutdown(cancel_futures=True)
+        """Ends them, also in the middle of their work: who leaves does not wait for it."""
+        for word, pool in zip(self.words, self.pools, strict=True):
+            word.close()
+            pool.shutdown()
 
 
-def _begin(variables: dict[str, str]) -> None:
-    """In a new process, before JAX starts. It ends when the one that began it has ended, however that was."""
+def _begin(variables: dict[str, str], heard: Any) -> None:
+    """In a new process, before JAX starts. It ends when the one that began it has ended, however that was, or says
+    so."""
     os.environ.update(variables)
     parent = multiprocessing.parent_process()
     assert parent is not None
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    threading.Thread(target=_end_with, args=([parent.sentinel, heard],), daemon=True).start()
 
 
-def _end_with(parent: Any) -> None:
-    parent.join()
+def _end_with(ends: list[Any]) -> None:
+    connection.wait(ends)
     os._exit(1)
 
 
@@ -114,7 +121,7 @@ def told(future: Future[Any], deaths: tuple[type[BaseException], ...]) -> Future
     out: Future[Any] = Future()
 
     def pass_on(done: Future[Any]) -> None:
-        error = done.exception()
+        error = Died("it was never begun") if done.cancelled() else done.exception()
         if error is None:
             out.set_result(done.result())
         elif isinstance(error, deaths):

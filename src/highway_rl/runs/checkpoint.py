@@ -45,8 +45,6 @@ def save(
 
     If the disk is full an OSError is raised and everything written before is still there.
     """
-    import orbax.checkpoint as ocp
-
     folder = folder.absolute()
     folder.mkdir(parents=True, exist_ok=True)
     aside, final = folder / f"{ASIDE}{step:012d}", folder / f"{PREFIX}{step:012d}"
@@ -54,7 +52,7 @@ def save(
         shutil.rmtree(old, ignore_errors=True)
     try:
         arrays = {f"{i:04d}": _plain(leaf) for i, leaf in enumerate(jax.tree.leaves(tree))}
-        with _storage_errors(), ocp.StandardCheckpointer() as writer:
+        with _storage_errors(), _alone() as writer:
             writer.save(aside / "arrays", arrays)
         sums = {str(p.relative_to(aside)): _sum(p) for p in sorted(aside.rglob("*")) if p.is_file()}
         with (aside / MANIFEST).open("w", encoding="utf-8") as file:
@@ -72,6 +70,17 @@ def save(
     for other in later + [x for x in there if x <= step and x not in pinned][:-keep]:
         shutil.rmtree(folder / f"{PREFIX}{other:012d}", ignore_errors=True)
     return final
+
+
+def _alone() -> Any:
+    """Orbax, which waits for no other process of a group."""
+    import orbax.checkpoint as ocp
+
+    if jax.process_count() == 1:
+        return ocp.StandardCheckpointer()
+    me = jax.process_index()
+    alone = ocp.options.MultiprocessingOptions(me, {me}, f"process-{me}")
+    return ocp.StandardCheckpointer(multiprocessing_options=alone)
 
 
 @contextlib.contextmanager
@@ -145,12 +154,10 @@ def damage(path: Path) -> str | None:
 
 def load(path: Path, like: PyTree) -> PyTree:
     """The arrays of a checkpoint in the structure of `like`, whose leaves may be shapes."""
-    import orbax.checkpoint as ocp
-
     leaves, structure = jax.tree.flatten(like)
     wanted = {f"{i:04d}": _description(leaf) for i, leaf in enumerate(leaves)}
     try:
-        with ocp.StandardCheckpointer() as reader:
+        with _alone() as reader:
             found = reader.restore(path.absolute() / "arrays", wanted)
     except (ValueError, KeyError) as error:
         raise ValueError(f"{path} was written by other settings or another version: {error}") from None

@@ -152,7 +152,8 @@ class Setup(NamedTuple):
 
 def setup(config: Config, *, to_train: bool = False, devices: int | str = 1) -> Setup:
     """Checks a config and builds what it names; that runs can begin is tried, without computing anything. `to_train`
-    also asks whether they fit into memory. `devices`: over how many runs are spread, or "all"."""
+    also asks whether they fit into memory. `devices`: over how many runs are spread, or "all"; "group" are those of all
+    processes of this one's group."""
     for name in ("seeds", "keep", "episodes"):
         checks.whole(name, getattr(config, name), 1)
     checks.whole("seed", config.seed, 0)
@@ -162,7 +163,7 @@ def setup(config: Config, *, to_train: bool = False, devices: int | str = 1) -> 
         registry.bring(module)
     env = make_env(config.task, **config.env)
     kinds = expand(config, env)
-    many = devices_of(devices, env)
+    many, processes = devices_of(devices, env)
     need = estimate(env, kinds, config.seeds) if to_train else None
     runs = [Run(label, config.seed + i, agent, times) for label, agent, times in kinds for i in range(config.seeds)]
     steps = runs[0].schedule.steps
@@ -171,7 +172,7 @@ def setup(config: Config, *, to_train: bool = False, devices: int | str = 1) -> 
     for name, parts in (("report_every", 500), ("checkpoint_every", 10)):
         given = getattr(config, name)
         every[name] = max(refresh, steps // parts) if given is None else checks.whole(name, given, 1)
-    made = Setup(config, env, runs, grouped(env, runs, many), need=need, **every)
+    made = Setup(config, env, runs, grouped(env, runs, many, processes), need=need, **every)
     if need is not None:
         check_memory(need, min(program.devices for program in made.programs))
     for program in made.programs:
@@ -179,17 +180,18 @@ def setup(config: Config, *, to_train: bool = False, devices: int | str = 1) -> 
     return made
 
 
-def devices_of(given: int | str, env: Env | HostEnv) -> int:
-    """How many devices are meant."""
+def devices_of(given: int | str, env: Env | HostEnv) -> tuple[int, int]:
+    """How many devices are meant, of each of how many processes."""
     there = jax.local_device_count()
-    if given == "all":
-        return there if isinstance(env, Env) else 1
+    if given in ("all", "group"):
+        processes = jax.process_count() if given == "group" else 1
+        return (there, processes) if isinstance(env, Env) else (1, 1)
     many = checks.whole("devices", given, 1)
     if many > there:
         raise checks.refusal("devices", given, f"all, or a number up to {there}: so many are here")
     if many > 1 and isinstance(env, HostEnv):
         raise checks.refusal("devices", given, f"1: {env.spec.name} steps outside JAX, on one device")
-    return many
+    return many, 1
 
 
 def expand(config: Config, env: Env | HostEnv) -> list[tuple[str, DQN, Schedule]]:

@@ -38,7 +38,7 @@ class HasAgent(Protocol):
 class Program(NamedTuple):
     """Runs of one shape. `agent` holds all their rules and the numbers they share; `own` are the numbers they do not,
     by place among the agent's leaves, a row a run. `numbers` are the runs' places in the config. Several `devices`
-    have as many of the runs each, and nothing to say to each other."""
+    have as many of the runs each, and nothing to say to each other; they are those of so many `processes`."""
 
     env: Env | HostEnv
     agent: DQN
@@ -48,6 +48,7 @@ class Program(NamedTuple):
     labels: list[tuple[str, int]]
     numbers: list[int]
     devices: int = 1
+    processes: int = 1
 
     def one(self, own: dict[int, Any]) -> DQN:
         """The agent of a single run."""
@@ -91,8 +92,15 @@ class Program(NamedTuple):
 
     @property
     def mesh(self) -> jax.sharding.Mesh:
-        """The devices, along the axis of runs."""
-        return jax.sharding.Mesh(np.array(jax.devices()[: self.devices]), ("runs",))
+        """The devices, along the axis of runs: as many of every process, or of this one alone."""
+        mine = range(self.processes) if self.processes > 1 else [jax.process_index()]
+        found = [jax.local_devices(process_index=i)[: self.devices // self.processes] for i in mine]
+        return jax.sharding.Mesh(np.array(found).reshape(-1), ("runs",))
+
+    def whole(self, tree: PyTree) -> PyTree:
+        """The same arrays, with all runs in every process."""
+        same = jax.sharding.NamedSharding(self.mesh, jax.sharding.PartitionSpec())
+        return tree if self.processes == 1 else jax.jit(lambda x: x, out_shardings=same)(tree)
 
     def _spread(self, all_runs: Callable[..., Any], shared: int = 0) -> Callable[..., Any]:
         """A function of arrays with an axis of runs, and of `shared` last ones without, on every device for its own."""
@@ -113,9 +121,28 @@ class Program(NamedTuple):
             return jax.jit(self.advance(), donate_argnums=0).lower(self.shapes(), *when).compile()
         specs = jax.sharding.PartitionSpec("runs"), jax.sharding.PartitionSpec()
         own, same = (jax.sharding.NamedSharding(self.mesh, spec) for spec in specs)
-        more = jax.jit(self.advance(), donate_argnums=0, in_shardings=(own, same, same, same), out_shardings=own)
+        told = own if self.processes == 1 else same  # every process hears of all runs
+        more = jax.jit(
+            self.advance(), donate_argnums=0, in_shardings=(own, same, same, same), out_shardings=(own, told)
+        )
         made = more.lower(self.shapes(), *when).compile()
-        return lambda runs, *when: made(jax.device_put(runs, own), *jax.device_put(when, same))
+        return lambda runs, *when: made(_placed(runs, own), *_placed(when, same))
+
+
+def _placed(tree: PyTree, sharding: jax.sharding.NamedSharding) -> PyTree:
+    """Arrays where a program wants them; what a process has whole it gives its own devices their part of."""
+    if sharding.is_fully_addressable:
+        return jax.device_put(tree, sharding)
+
+    def place(x: Any) -> Any:
+        if not x.is_fully_addressable:
+            return x
+        if jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key):
+            return jax.random.wrap_key_data(place(jax.random.key_data(x)))
+        here = np.asarray(x)
+        return jax.make_array_from_callback(here.shape, sharding, lambda part: here[part])
+
+    return jax.tree.map(place, tree)
 
 
 def unplayed(env: Env | HostEnv, agent: DQN, schedule: Schedule, key: Any) -> loop.Run:
@@ -126,14 +153,21 @@ def unplayed(env: Env | HostEnv, agent: DQN, schedule: Schedule, key: Any) -> lo
     return loop.init(env, made, schedule, key)
 
 
-def grouped(env: Env | HostEnv, runs: Sequence[HasAgent], devices: int = 1) -> list[Program]:
-    """The programs of these runs, in the order of their first run; each on as many of the devices as divide its
-    runs."""
+def grouped(env: Env | HostEnv, runs: Sequence[HasAgent], devices: int = 1, processes: int = 1) -> list[Program]:
+    """The programs of these runs, in the order of their first run; each on as many of the devices as divide its runs,
+    of every one of the processes where these do."""
     groups: dict[Any, list[int]] = {}
     for number, run in enumerate(runs):
         groups.setdefault(shape(run.agent, run.schedule), []).append(number)
     found = [_program(env, [runs[i] for i in numbers], numbers) for numbers in groups.values()]
-    return [p._replace(devices=max(n for n in range(1, devices + 1) if len(p.labels) % n == 0)) for p in found]
+    spread = [_spread_over(len(p.labels), devices, processes) for p in found]
+    return [p._replace(devices=n, processes=many) for p, (n, many) in zip(found, spread, strict=True)]
+
+
+def _spread_over(runs: int, devices: int, processes: int) -> tuple[int, int]:
+    """Over how many devices, of how many processes with so many each, runs are spread evenly."""
+    many = processes if runs % processes == 0 else 1
+    return many * max(n for n in range(1, devices + 1) if runs % (many * n) == 0), many
 
 
 def shape(agent: DQN, schedule: Schedule) -> tuple[Any, ...]:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
+import collections
 import json
+import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from highway_rl.records import ledger
 from highway_rl.records.rows import Rows, read_metrics
 from highway_rl.runs import trials
-from highway_rl.runs.folder import InUse, locked
+from highway_rl.runs.config import Config
+from highway_rl.runs.folder import InUse, locked, read_config
 from highway_rl.runs.queue import FAILED
 from highway_rl.runs.sweep import SPEC, Sweep, rates
+from highway_rl.runs.trials import Trial
 
 
 class Best(NamedTuple):
@@ -25,7 +28,7 @@ class Best(NamedTuple):
 
 
 class Status(NamedTuple):
-    """Cells by what became of them, batches under way with their step, the best so far, and the seconds that are left
+    """Cells by what became of them, programs under way with their step, the best so far, and the seconds that are left
     if workers go on as they did; None before anything is measured."""
 
     cells: int
@@ -66,30 +69,70 @@ def status(out: Path) -> Status:
         for name, note in failures.items()
         if name in cells and name not in done
     }
-    measured = rates(out)
     left = [trial for name, trial in cells.items() if name not in done and name not in failures]
     running = _running(out)
-    usual = sum(measured.values()) / len(measured) if measured else None
-    seconds = None if usual is None else sum(measured.get(t.task, usual) * t.steps for t in left)
-    seconds = None if seconds is None else seconds / max(workers, len(running))
-    return Status(len(cells), len(done), failed, running, _best(rows), seconds)
+    seconds = _seconds_left(left, running, rates(out), workers)
+    return Status(len(cells), len(done), failed, {p.name: p.step for p in running}, _best(rows), seconds)
 
 
-def _running(out: Path) -> dict[str, int]:
-    """Batches that somebody trains, by their id, with the last step they told of."""
-    found = {}
+class _Program(NamedTuple):
+    """One under way: the last step it told of; once it is compiled its task, how many runs, and the seconds that a step
+    of a run took, unless it goes on with what was begun before."""
+
+    name: str
+    step: int = 0
+    task: str = ""
+    runs: int = 0
+    rate: float | None = None
+
+
+def _running(out: Path) -> list[_Program]:
+    """Programs that somebody trains."""
+    found = []
     for claim in sorted((out / trials.FOLDER / "unfinished").glob("*.claim")):
         try:
             with locked(claim, look=True):
                 pass
         except InUse:
-            step = 0
-            with contextlib.suppress(ValueError, OSError, KeyError):
-                step = max((int(row["step"]) for row in read_metrics(claim.with_suffix(""))), default=0)
-            found[claim.stem] = step
+            found.append(_program(claim))
         except OSError:  # it ended while we looked
             continue
     return found
+
+
+def _program(claim: Path) -> _Program:
+    work = claim.with_suffix("")
+    try:
+        config = read_config(work)
+        begun, compiled = (path.stat().st_mtime for path in (claim / ".lock", work / "config.json"))
+        step = max((int(row["step"]) for row in read_metrics(work)), default=0)
+    except (ValueError, OSError, KeyError):
+        return _Program(f"{claim.stem} (compiling)")
+    runs = len(config.algos) * config.seeds
+    rate = (time.time() - begun) / (step * runs) if step and compiled > begun else None
+    return _Program(_name(config), step, config.task, runs, rate)
+
+
+def _seconds_left(left: list[Trial], running: list[_Program], measured: dict[str, float], workers: int) -> float | None:
+    """From what steps took that are stored, else those under way; by task, or as all tasks do on average."""
+    found = {p.task: p.rate for p in running if p.rate is not None} | measured
+    if not found:
+        return None
+    usual, steps = sum(found.values()) / len(found), collections.Counter({trial.task: 0 for trial in left})
+    for trial in left:
+        steps[trial.task] += trial.steps
+    for p in running:
+        steps[p.task] -= p.step * p.runs
+    every = [found.get(task, usual) * max(many, 0) for task, many in steps.items()]
+    return sum(every) / max(workers, len(running))
+
+
+def _name(config: Config) -> str:
+    """What a program trains."""
+    last = config.seed + config.seeds - 1
+    seeds = f"seed {last}" if config.seeds == 1 else f"seeds {config.seed}-{last}"
+    more = f" and {len(config.algos) - 1} more" if len(config.algos) > 1 else ""
+    return f"{config.task} {config.algos[0]}{more} {seeds}"
 
 
 def _best(rows: Rows) -> list[Best]:

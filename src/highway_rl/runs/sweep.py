@@ -9,6 +9,7 @@ their numbers.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import time
@@ -18,11 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from highway_rl import checks
+from highway_rl.machines import group
 from highway_rl.records import ledger
 from highway_rl.records.rows import Rows, write_text
 from highway_rl.runs import queue, text, trials
 from highway_rl.runs.config import Setup, plain_value, setup
 from highway_rl.runs.estimate import estimate
+from highway_rl.runs.fit import follow
 from highway_rl.runs.presets import preset as settings_of
 from highway_rl.runs.presets import preset_name, with_file
 from highway_rl.runs.trials import MOST, Batch, Trial
@@ -146,17 +149,37 @@ def sweep(
 
     `executor` "local" has `workers` processes of this machine, one of them this one; "ray" as many actors of the
     cluster at `address`, or of one on this machine. With `minutes` it stops in time to save what is under way.
-    `devices`: each program's runs are spread over so many, or "all" that its worker sees.
+    `devices`: each program's runs are spread over so many, or "all" that its worker sees, or those of a "group" of
+    processes that all call this; the first one writes.
     """
     spec = tasks if isinstance(tasks, Sweep) else Sweep(tasks, algos, **options)
     out = Path(out).absolute()
-    plan = Plan(spec, out)
-    write_spec(spec, out, workers)
     how: dict[str, Any] = {"executor": executor, "workers": workers, "address": address, "minutes": minutes}
-    while not queue.work(plan.pending, out, {"devices": devices}, say=say, **how) and minutes is None:
-        time.sleep(1)  # what is left is trained by somebody else
+    with group.led() if devices == "group" else contextlib.nullcontext():
+        if devices == "group" and not _leads(executor, workers):
+            return []
+        plan = Plan(spec, out)
+        write_spec(spec, out, workers)
+        while not queue.work(plan.pending, out, {"devices": devices}, say=say, **how) and minutes is None:
+            time.sleep(1)  # what is left is trained by somebody else
     mine = {trial.id for trial in spec.trials()}
     return [row for row in trials.stored(out) if row["id"] in mine]
+
+
+def joined() -> bool:
+    """Joins the group of this process; whether it leads it."""
+    group.join()
+    return group.leads()
+
+
+def _leads(executor: str, workers: int | None) -> bool:
+    """Whether this process leads its group. One that does not has done its part when this returns."""
+    if executor != "local" or workers not in (None, 1):
+        raise ValueError("a group of processes is its own executor: leave executor and workers out")
+    with trials.as_deep():
+        while not group.leads() and follow() is not None:
+            pass
+    return group.leads()
 
 
 def write_spec(spec: Sweep, out: Path, workers: int | None) -> None:

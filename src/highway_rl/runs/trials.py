@@ -82,9 +82,9 @@ class Batch(NamedTuple):
     def name(self) -> str:
         t = self.like
         what = " ".join([t.task, *([t.env] if t.env else []), *([] if t.k is None else [f"k={t.k}"])])
-        if len(self.algos) == self.seeds == 1:
-            return f"{what}: {self.algos[0]}, seed {t.seed}, {t.steps:,} steps"
-        return f"{what}: {len(self.algos)} algorithms × {self.seeds} seeds, {t.steps:,} steps"
+        seeds = f"seed {t.seed}" if self.seeds == 1 else f"seeds {t.seed}-{t.seed + self.seeds - 1}"
+        algos = self.algos[0] if len(self.algos) == 1 else f"{self.algos[0]} and {len(self.algos) - 1} more"
+        return f"{what}: {algos}, {seeds}, {t.steps:,} steps"
 
     def halves(self) -> list[Batch]:
         """The same trials in two batches."""

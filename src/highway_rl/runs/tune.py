@@ -20,7 +20,7 @@ from highway_rl.records.provenance import provenance
 from highway_rl.records.rows import Rows, write_text
 from highway_rl.records.statistics import Interval, mean, probability_of_improvement
 from highway_rl.runs.callbacks import Pruning
-from highway_rl.runs.config import Config
+from highway_rl.runs.config import Config, setup
 from highway_rl.runs.fit import fit
 from highway_rl.runs.folder import locked
 from highway_rl.runs.presets import DEFAULT, preset, preset_name
@@ -86,6 +86,8 @@ def tune(
     out = Path(out).absolute()
     steps = config.pop("steps", None) or preset(config.get("preset"), task)["steps"]
     base = Config(task, (DEFAULT,), seeds=seeds, steps=steps, report_every=max(steps // 10, 1), **config)
+    with as_deep():
+        setup(base)  # the default is trained at the end: what it refuses is better known before the search
     with locked(out):
         study = _study(optuna, out, base)
         _search(optuna, study, base, trials, report)
