@@ -1,8 +1,8 @@
 """Freeway-Delay, where the paper's order holds and its height does not: what keeps the chicken at the bottom.
 
-Soft Highway DQN with the paper's settings, and with one of them changed at a time. A cell is a variant with its runs.
-Its rows are of two kinds. `count` −1: a run's scores, and how its agent plays. Any other: what it thinks at the bottom
-of the road with so many crossings made, over all steps of play that were there.
+Soft Highway DQN with the paper's settings, and with one of them changed at a time. A cell is some variants with their
+runs, side by side. Rows are of two kinds. `count` −1: a run's scores, and how its agent plays. Any other: what it
+thinks at the bottom of the road with so many crossings made, over all steps of play that were there.
 
     gap = Q(bottom, up) − max of the other actions         share = how often that is above 0
 
@@ -11,9 +11,8 @@ Not a figure of the paper.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import jax
@@ -39,28 +38,27 @@ class Variant(NamedTuple):
     """What differs, and whether the paper has it: as its settings, or as one of those it leaves open."""
 
     theirs: bool
-    settings: Mapping[str, Any] = MappingProxyType({})
+    algo: str = "soft-highway-dqn:k=1"
     task: str = GAME
     delay: str | int = "end"
-    algo: str = "soft-highway-dqn"
 
 
 PAPER = "the paper's, k = 1"
 VARIANTS = {
     PAPER: Variant(True),
-    "k = 2": Variant(True, {"k": 2}),
-    "n-step Highway, n = ∞": Variant(True, algo="n-step-highway-dqn:n=end"),
-    "paid every 2,000 steps": Variant(True, delay=2000),
+    "n-step Highway, n = ∞": Variant(True, "n-step-highway-dqn:n=end,k=1"),
+    "k = 2": Variant(True, "soft-highway-dqn:k=2"),
+    "γ = 0.999": Variant(False, "soft-highway-dqn:k=1,discount=0.999"),
+    "γ = 0.9999": Variant(False, "soft-highway-dqn:k=1,discount=0.9999"),
+    "160 episodes stored": Variant(False, "soft-highway-dqn:k=1,capacity=400000"),
     "time shown": Variant(False, task=TIMED),
-    "γ = 0.999": Variant(False, {"discount": 0.999}),
-    "γ = 0.9999": Variant(False, {"discount": 0.9999}),
-    "time shown, γ = 0.9999": Variant(False, {"discount": 0.9999}, TIMED),
-    "160 episodes stored": Variant(False, {"capacity": 400_000}),
+    "time shown, γ = 0.9999": Variant(False, "soft-highway-dqn:k=1,discount=0.9999", TIMED),
+    "paid every 2,000 steps": Variant(True, delay=2000),
 }
 SIZES: dict[Scale, tuple[tuple[str, ...], int, int, int]] = {
     "smoke": (("time shown",), 1, 6_000, 2),
     "quick": ((PAPER,), 1, 100_000, 20),
-    "paper": (tuple(VARIANTS), 5, 5_000_000, 100),
+    "paper": (tuple(VARIANTS), 5, 2_500_000, 100),
 }
 """Which variants, seeds, steps, and episodes of a test."""
 FIRST = 300
@@ -103,47 +101,53 @@ def timed(parts: int = PARTS) -> Env:
 
 
 def cells(scale: Scale, seed: int) -> list[dict[str, Any]]:
+    """One for each thing to play."""
     names, seeds, steps, episodes = SIZES[scale]
+    groups: dict[tuple[str, str | int], list[str]] = {}
+    for name in names:
+        groups.setdefault((VARIANTS[name].task, VARIANTS[name].delay), []).append(name)
     same = {"steps": steps, "seeds": seeds, "first": FIRST + seed, "episodes": episodes}
-    return [{"variant": name, **same} for name in names]
+    return [{"variants": "; ".join(group), **same} for group in groups.values()]
 
 
-def run(variant: str, steps: int, seeds: int, first: int, episodes: int) -> Iterable[Row]:
-    """A variant's runs, and what their agents do."""
-    chosen = VARIANTS[variant]
-    curves: dict[int, Rows] = {}
+def run(variants: str, steps: int, seeds: int, first: int, episodes: int) -> Iterable[Row]:
+    """The runs of some variants, and what their agents do."""
+    names = {VARIANTS[name].algo: name for name in variants.split("; ")}
+    like = VARIANTS[next(iter(names.values()))]
+    curves: dict[tuple[str, int], Rows] = {}
 
     def keep(news: dict[str, Any]) -> None:
         for row in news.get("rows", ()):
-            curves.setdefault(row["seed"], []).append(row)
+            curves.setdefault((row["algo"], row["seed"]), []).append(row)
 
+    env_options = {} if like.task == TIMED else {"delay": like.delay}
     config = Config(
-        chosen.task, (chosen.algo,), seeds=seeds, seed=first, steps=steps, preset="paper", episodes=episodes,
-        env={} if chosen.task == TIMED else {"delay": chosen.delay}, settings={"k": 1, **chosen.settings},
+        like.task, tuple(names), seeds=seeds, seed=first, steps=steps, preset="paper", episodes=episodes,
+        env=env_options,
     )  # fmt: skip
     with as_deep():
         trained = fit(config, report=keep)
         env: Any = trained.setup.env
-        scores = {(row["seed"], row["epsilon"] == 0): row for row in trained.scores}
+        scores = {(row["algo"], row["seed"], row["epsilon"] == 0): row["score"] for row in trained.scores}
         for program, params in zip(trained.setup.programs, trained.params, strict=True):
-            for i, (_, seed) in enumerate(program.labels):
+            for i, (algo, seed) in enumerate(program.labels):
                 own = jax.tree.map(lambda x, i=i: x[i], params)
                 key = jax.random.split(jax.random.key(first), min(episodes, WATCHED))
                 still, moved = (play(program.agent, env, own, epsilon, key) for epsilon in (0.0, 0.1))
-                last = curves[seed][-1]
+                curve, who = curves[algo, seed], {"variant": names[algo], "seed": seed}
                 yield {
-                    "seed": seed,
+                    **who,
                     "count": -1,
-                    "greedy": scores[seed, True]["score"],
-                    "exploring": scores[seed, False]["score"],
-                    "training": late(curves[seed], steps),
-                    "largest": last["largest"],
-                    "bias": last["bias"],
+                    "greedy": scores[algo, seed, True],
+                    "exploring": scores[algo, seed, False],
+                    "training": late(curve, steps),
+                    "largest": curve[-1]["largest"],
+                    "bias": curve[-1]["bias"],
                     "bottom": float(np.mean(still.row == BOTTOM)),
                     "bottom_exploring": float(np.mean(moved.row == BOTTOM)),
                     "seen": int(moved.crossings.max()),
                 }
-                yield from ({"seed": seed, **row} for row in at_the_bottom(moved))
+                yield from ({**who, **row} for row in at_the_bottom(moved))
 
 
 def late(curve: Rows, steps: int) -> float:
