@@ -9,13 +9,13 @@ ROOT = Path(__file__).parents[2]
 def test_gymnasium_s_own_tasks():
     page = (ROOT / "docs" / "gymnasium.md").read_text(encoding="utf-8")
     rows = json.loads((ROOT / "results" / "gymnasium-tasks.json").read_text(encoding="utf-8"))["rows"]
-    mine = [row for row in rows if row["who"] == "soft-highway-dqn"]
-    for task in {row["task"] for row in mine}:
+    assert {"soft-highway-dqn", "stable-baselines3"} == {row["who"] for row in rows}
+    for task, who in {(row["task"], row["who"]) for row in rows}:
         cells = []
         for delay in ("no", "end"):
-            found = [row for row in mine if (row["task"], row["delay"]) == (task, delay)]
+            found = [row for row in rows if (row["task"], row["who"], row["delay"]) == (task, who, delay)]
             good = sum(row["score"] >= row["enough"] for row in found)
             scores, best = (", ".join(f"{row[name]:.0f}" for row in found) for name in ("score", "training"))
             cells.append(f"{good}/{len(found)}: {scores} ({best})")
-        start = f"| {task} | {found[0]['steps']:,} | {found[0]['enough']:.0f} | "
+        start = f"| {task} | {who} | {found[0]['steps']:,} | {found[0]['enough']:.0f} | "
         assert start + " | ".join(cells) + " |" in page
