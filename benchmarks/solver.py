@@ -5,7 +5,8 @@
 A method is asked for tolerances `error`, error/10, … until its V is within `error` of the reference in every state; the
 time is the best of the repeats at that tolerance, in seconds. Ours is asked for a certified `error` at once, and its
 time includes all its preparation; setting up another package's form of a model is timed on its own. Whoever has not
-come within `error` in `limit` seconds is listed with null.
+come within `error` in `limit` seconds is listed with null, and not tried on larger models of the family. With --out
+the file keeps what it has of other cases and errors.
 """
 
 from __future__ import annotations
@@ -80,8 +81,8 @@ def seconds_to(call: Solve, reference: np.ndarray, error: float, repeats: int, l
     return {"seconds": None, "why": f"error {off:.1g} at tolerance {tolerance:.0e}"}
 
 
-def measure(mdp: MDP, error: float, repeats: int, limit: float) -> dict[str, Any]:
-    """Every method's time, and the set-up of each package."""
+def measure(mdp: MDP, error: float, repeats: int, limit: float, slow: set[str]) -> dict[str, Any]:
+    """Every method's time, and the set-up of each package. Those that are too `slow` are left out, and added to it."""
     reference = highway_solve(mdp, error / 30).value
     rows: dict[str, Any] = {}
     for name, own in OWN.items():
@@ -98,10 +99,17 @@ def measure(mdp: MDP, error: float, repeats: int, limit: float) -> dict[str, Any
             continue
         set_up[package] = time.perf_counter() - start
         for name, call in methods.items():
+            full = f"{package} {name}"
+            if full in slow:
+                rows[full] = {"seconds": None, "why": f"more than {limit:g} s with fewer states"}
+                continue
+            begun = time.perf_counter()
             try:
-                rows[f"{package} {name}"] = seconds_to(call, reference, error, repeats, limit)
+                rows[full] = seconds_to(call, reference, error, repeats, limit)
             except Exception as problem:
-                rows[f"{package} {name}"] = {"seconds": None, "why": repr(problem)[:200]}
+                rows[full] = {"seconds": None, "why": repr(problem)[:200]}
+            if rows[full]["seconds"] is None and time.perf_counter() - begun > limit:
+                slow.add(full)
     return {"seconds": rows, "set_up": set_up}
 
 
@@ -119,20 +127,22 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     facts = provenance(benchmark="solver", error=options.error, load=os.getloadavg())
-    table = {}
+    table = json.loads(options.out.read_text()) if options.out and options.out.exists() else {}
+    slow: dict[str, set[str]] = {}
     for case in options.cases:
         family, states, discount = case.split(":")
         mdp = FAMILIES[family](int(states), float(discount))
-        table[case] = found = measure(mdp, options.error, options.repeats, options.limit)
+        found = measure(mdp, options.error, options.repeats, options.limit, slow.setdefault(family, set()))
         theirs, who = best(found["seconds"], own=False)
         mine = found["seconds"]["gated"]["seconds"] or np.inf
         found["load"] = os.getloadavg()[0]
         found["ratio"] = theirs / mine
-        print(f"{case}: ours {mine:.4g} s, best peer {theirs:.4g} s ({who}), {theirs / mine:.2f} times")
+        print(f"{case}: ours {mine:.4g} s, best peer {theirs:.4g} s ({who}), {theirs / mine:.2f} times", flush=True)
         for name, row in found["seconds"].items():
             print(f"    {name:30s}", row)
+        table.setdefault(f"{options.error:g}", {})[case] = {**found, "provenance": facts}
         if options.out:
-            options.out.write_text(json.dumps({**facts, "cases": table}, indent=2) + "\n")
+            options.out.write_text(json.dumps(table, indent=1) + "\n")
 
 
 if __name__ == "__main__":
