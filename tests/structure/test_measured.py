@@ -19,3 +19,28 @@ def test_gymnasium_s_own_tasks():
             cells.append(f"{good}/{len(found)}: {scores} ({best})")
         start = f"| {task} | {who} | {found[0]['steps']:,} | {found[0]['enough']:.0f} | "
         assert start + " | ".join(cells) + " |" in page
+
+
+def milliseconds(seconds):
+    return f"{1e3 * seconds:,.0f}" if seconds >= 0.1 else f"{1e3 * seconds:.3g}"
+
+
+def test_the_solver_beside_other_packages():
+    page = (ROOT / "docs" / "solver.md").read_text(encoding="utf-8")
+    table = json.loads((ROOT / "results" / "solver.json").read_text(encoding="utf-8"))
+    assert set(table) == {"1e-06", "1e-10"}
+    for error, cases in table.items():
+        for case, found in cases.items():
+            family, states, discount = case.split(":")
+            rows = found["seconds"]
+            others = [
+                (rows[name]["seconds"], name) for name in rows if name.split()[0] not in ("gated", "gated,", "modified")
+            ]
+            mine = rows["gated"]["seconds"]
+            theirs, who = min((pair for pair in others if pair[0]), default=(None, None))
+            if theirs is None:
+                most = found["limit"]
+                told = f"{milliseconds(mine)} | none within {milliseconds(most)} | over {most / mine:.0f}"
+            else:
+                told = f"{milliseconds(mine)} | {milliseconds(theirs)} ({who}) | {theirs / mine:.1f}"
+            assert f"| {family} | {int(states):,} | {discount} | {error} | {told} |" in page
