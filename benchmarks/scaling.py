@@ -29,14 +29,18 @@ TOL = 1e-6
 
 
 def measure(states: int, on_device: bool) -> dict[str, Any]:
-    """Seconds, certified error and iterations at one size."""
+    """Seconds (the best of three, below a second), certified error and iterations at one size."""
     mdp = envs.make("garnet", states=states)
     if on_device:
         mdp = jax.device_put(mdp)
         jax.block_until_ready(solve_many(mdp, 1e3))  # compiles
-    start = time.perf_counter()
-    found: Any = jax.block_until_ready(solve_many(mdp, TOL)) if on_device else highway_solve(mdp, TOL)
-    seconds = time.perf_counter() - start
+    seconds = np.inf
+    for _ in range(3):
+        start = time.perf_counter()
+        found: Any = jax.block_until_ready(solve_many(mdp, TOL)) if on_device else highway_solve(mdp, TOL)
+        seconds = min(seconds, time.perf_counter() - start)
+        if seconds > 1:
+            break
     arrays = sum(np.asarray(x).nbytes for x in (mdp.reward, mdp.successor, mdp.probability, mdp.discount))
     return {
         "states": states,
@@ -56,7 +60,7 @@ def exponent(rows: list[dict[str, Any]]) -> float:
 
 def plot(rows: list[dict[str, Any]], file: Path) -> None:
     """Time over states, both logarithmic."""
-    figure, (ax,) = axes(1, f"Garnets, 4 actions, 5 successors: time ~ S^{exponent(rows):.2f}")
+    figure, (ax,) = axes(1, f"Garnets: time ~ S^{exponent(rows):.2f}")
     ax.loglog([r["states"] for r in rows], [r["seconds"] for r in rows], "o-")
     ax.set_xlabel("states")
     ax.set_ylabel("seconds to a certified 1e-6")
