@@ -44,3 +44,13 @@ def test_the_solver_beside_other_packages():
             else:
                 told = f"{milliseconds(mine)} | {milliseconds(theirs)} ({who}) | {theirs / mine:.1f}"
             assert f"| {family} | {int(states):,} | {discount} | {error} | {told} |" in page
+
+
+def test_how_the_solver_grows():
+    page = (ROOT / "docs" / "solver.md").read_text(encoding="utf-8")
+    stored = json.loads((ROOT / "results" / "solver-scaling.json").read_text(encoding="utf-8"))
+    last = stored["rows"][-1]
+    assert last["states"] == 10_000_000
+    assert f"take {last['seconds']:.0f} s on two cores" in page
+    assert f"at most {last['peak_gib']:.1f} GiB" in page
+    assert f"S^{stored['exponent']:.2f}" in page
