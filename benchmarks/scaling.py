@@ -2,7 +2,8 @@
 
     python benchmarks/scaling.py [--sizes 10000 100000 1000000 10000000] [--device] [--plot FILE.png] [--out FILE.json]
 
-Prints the exponent p of the fit time ~ S^p and the peak memory of the process. `--device` runs the JAX form, in
+Prints the exponent p of the fit time ~ S^p, the most memory held while solving, model included (`solve_gib`), and the
+peak of the process, which is that of making the model. `--device` runs the JAX form, in
 float64, on the first device instead, compilation not counted.
 """
 
@@ -12,6 +13,7 @@ import argparse
 import json
 import os
 import resource
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -28,17 +30,44 @@ from highway_rl.solvers.device import solve_many
 TOL = 1e-6
 
 
+class Watch(threading.Thread):
+    """The most memory that this process holds at once while it is open, in bytes."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.most, self.ended = held(), threading.Event()
+
+    def __enter__(self) -> Watch:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.ended.set()
+        self.join()
+
+    def run(self) -> None:
+        while not self.ended.wait(0.01):
+            self.most = max(self.most, held())
+
+
+def held() -> int:
+    """Bytes of memory in use by this process (Linux)."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+
 def measure(states: int, on_device: bool) -> dict[str, Any]:
     """Seconds (the best of three, below a second), certified error and iterations at one size."""
+    before = held()
     mdp = envs.make("garnet", states=states)
     if on_device:
         mdp = jax.device_put(mdp)
         jax.block_until_ready(solve_many(mdp, 1e3))  # compiles
     seconds = np.inf
     for _ in range(3):
-        start = time.perf_counter()
-        found: Any = jax.block_until_ready(solve_many(mdp, TOL)) if on_device else highway_solve(mdp, TOL)
-        seconds = min(seconds, time.perf_counter() - start)
+        with Watch() as watch:
+            start = time.perf_counter()
+            found: Any = jax.block_until_ready(solve_many(mdp, TOL)) if on_device else highway_solve(mdp, TOL)
+            seconds = min(seconds, time.perf_counter() - start)
         if seconds > 1:
             break
     arrays = sum(np.asarray(x).nbytes for x in (mdp.reward, mdp.successor, mdp.probability, mdp.discount))
@@ -48,6 +77,7 @@ def measure(states: int, on_device: bool) -> dict[str, Any]:
         "bound": float(found.bound),
         "iterations": int(found.num_iters),
         "model_gib": arrays / 2**30,
+        "solve_gib": (watch.most - before) / 2**30,
         "peak_gib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
         "load": os.getloadavg()[0],
     }
