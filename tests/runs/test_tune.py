@@ -102,7 +102,19 @@ def test_what_the_default_refuses_is_refused_before_the_search(quick, tmp_path):
 def test_a_signal_to_the_command_and_the_same_command_again(tmp_path):
     """The real thing, small: the search goes on with what was under way, and ends with a preset."""
     out, log = tmp_path / "tune", tmp_path / "log"
-    words = [sys.executable, "-m", "highway_rl", "tune", "late", "--set", "length=4", "--steps", "250", "--trials", "2"]
+    words = [
+        sys.executable,
+        "-m",
+        "highway_rl",
+        "tune",
+        "late",
+        "--set",
+        "length=4",
+        "--steps",
+        "6000",
+        "--trials",
+        "2",
+    ]
     words += ["--seeds", "1", "--fresh", "1", "--episodes", "1", "--out", str(out)]
     with log.open("w") as file:
         begun = subprocess.Popen(words, stderr=file, stdout=subprocess.DEVNULL)

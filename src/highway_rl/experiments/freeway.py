@@ -11,7 +11,7 @@ Not a figure of the paper.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -130,10 +130,11 @@ def run(variants: str, steps: int, seeds: int, first: int, episodes: int) -> Ite
         env: Any = trained.setup.env
         scores = {(row["algo"], row["seed"], row["epsilon"] == 0): row["score"] for row in trained.scores}
         for program, params in zip(trained.setup.programs, trained.params, strict=True):
+            play = player(program.agent, env)
             for i, (algo, seed) in enumerate(program.labels):
                 own = jax.tree.map(lambda x, i=i: x[i], params)
                 key = jax.random.split(jax.random.key(first), min(episodes, WATCHED))
-                still, moved = (play(program.agent, env, own, epsilon, key) for epsilon in (0.0, 0.1))
+                still, moved = (play(own, epsilon, key) for epsilon in (0.0, 0.1))
                 curve, who = curves[algo, seed], {"variant": names[algo], "seed": seed}
                 yield {
                     **who,
@@ -165,11 +166,11 @@ class Play(NamedTuple):
     q: np.ndarray
 
 
-def play(agent: dqn.DQN, env: Env, params: Any, epsilon: float, episodes: PRNGKeyArray) -> Play:
-    """Episodes side by side, one a key."""
+def player(agent: dqn.DQN, env: Env) -> Callable[[Any, float, PRNGKeyArray], Play]:
+    """Plays episodes side by side, one a key, by the networks and the ε it is given."""
     places = env.spec.observation.feature.shape[0] - (PARTS if env.spec.name == "freeway-timed" else 0)
 
-    def one(key: PRNGKeyArray) -> tuple[Array, Array, Float[Array, "t a"]]:
+    def one(params: Any, epsilon: Array, key: PRNGKeyArray) -> tuple[Array, Array, Float[Array, "t a"]]:
         begin, going = jax.random.split(key)
         state, obs = env.reset(begin)
 
@@ -184,8 +185,13 @@ def play(agent: dqn.DQN, env: Env, params: Any, epsilon: float, episodes: PRNGKe
 
         return jax.lax.scan(step, (state, obs), jax.random.split(going, CLOCK + 1))[1]
 
-    found = jax.jit(jax.vmap(one))(episodes)
-    return Play(*(np.asarray(x).reshape(-1, *x.shape[2:]) for x in found))
+    together = jax.jit(jax.vmap(one, (None, None, 0)))
+
+    def play(params: Any, epsilon: float, episodes: PRNGKeyArray) -> Play:
+        found = together(params, jnp.float32(epsilon), episodes)
+        return Play(*(np.asarray(x).reshape(-1, *x.shape[2:]) for x in found))
+
+    return play
 
 
 def at_the_bottom(played: Play) -> list[Row]:
