@@ -28,9 +28,10 @@ ALGOS = (GROUPED, PAPER, DQN, N_STEP)
 NAMES = {GROUPED: "Soft Highway, grouped", PAPER: "Soft Highway, the paper's gate", DQN: "DQN", N_STEP: "n-step DQN"}
 COLOURS = {GROUPED: "#0072b2", PAPER: colour(PAPER), DQN: colour(DQN), N_STEP: colour(N_STEP)}
 LENGTHS = (10, 30, 60, 100)
-SURE = ("key-door", "lock", "maintenance")
+SURE = ("key-door", "lock")
 """Without chance."""
 CHANCE = {
+    "maintenance": KNOWN["maintenance"],
     "key-door-noisy": KNOWN["key-door"],
     "key-door-slip": KNOWN["key-door"],
     "harvest-gamble": KNOWN["harvest"],
