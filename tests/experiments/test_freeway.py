@@ -37,9 +37,3 @@ def test_what_is_thought_at_the_bottom():
         {"count": 0, "steps_there": 2, "value": 0.5, "gap": 0.0, "share": 0.5},
         {"count": 2, "steps_there": 1, "value": 3.0, "gap": 3.0, "share": 1.0},
     ]
-
-
-def test_training_is_the_last_quarter_by_episodes():
-    curve = [{"step": s, "score": float(s), "episodes": e} for s, e in ((70, 9), (80, 1), (90, 0), (100, 3))]
-    assert freeway.late(curve, 100) == (80 + 3 * 100) / 4
-    assert np.isnan(freeway.late(curve[:1], 100))

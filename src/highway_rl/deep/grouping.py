@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt8, UInt32
 
 from highway_rl.core.backup import TO_END, Backup, Estimates, combine_returns
@@ -116,22 +117,22 @@ def estimates(
     from luck if luck comes after it. And of the returns that are judged only the longest competes with the reference:
     those in between end in values, and the largest of several is the most overrated one.
     """
-    count, depths = returns.shape
-    ahead = jnp.square(returns - reference[:, None])
-    own = jnp.concatenate([returns, ahead, reference[:, None], jnp.ones((count, 1))], axis=1)
+    gated = backup.gate_depth is not None
+    competes = np.array([n == max(backup.depths) or not gated for n in backup.depths])
+    asked = returns[:, competes]
+    (count, depths), ahead = asked.shape, jnp.square(asked - reference[:, None])
+    own = jnp.concatenate([asked, ahead, reference[:, None], jnp.ones((count, 1))], axis=1)
     own = jnp.where(pairs.counts[:, None], own, 0.0)
     found = jax.ops.segment_sum(own, pairs.bucket, pairs.buckets + 1)[pairs.bucket] - own
     rest = jnp.round(found[:, -1])
     mean, square, one = jnp.split(found[:, :-1] / jnp.maximum(rest, 1)[:, None], (depths, 2 * depths), axis=1)
     error = jnp.sqrt(jnp.maximum(square - jnp.square(mean - one), 0) / jnp.maximum(rest, 1)[:, None])
     known = ((rest > 0) & pairs.counts)[:, None]
+    judged = jnp.where(known, mean - confidence * error, -jnp.inf if gated else asked)
 
-    (rest_of_it,) = lookahead(pairs.random.astype(jnp.float32), jnp.ones(count), data.last, (TO_END,))
-    lucky = (rest_of_it.reward > 0)[:, None]
-    gated = backup.gate_depth is not None
-    competes = known & (jnp.asarray(backup.depths) == max(backup.depths)) if gated else known
-    judged = jnp.where(competes, mean - confidence * error, -jnp.inf if gated else returns)
-    by = jnp.where(lucky, judged, returns)
+    (to_the_end,) = lookahead(pairs.random.astype(jnp.float32), jnp.ones(count), data.last, (TO_END,))
+    lucky = (to_the_end.reward > 0)[:, None]
+    by = jnp.where(lucky, jnp.where(competes, judged, -jnp.inf), returns)
     if not backup.gate_depth:
         return by, reference
     return by, jnp.where(known & lucky, one, reference[:, None])[:, 0]

@@ -40,11 +40,13 @@ SIZES: dict[Scale, Size] = {
 }
 
 
-def stages(variants: Mapping[Scale, Variants], agent: str, order: int) -> Callable[[Scale, int, Rows], list[Stage]]:
+def stages(
+    variants: Mapping[Scale, Variants], agent: str, order: int, sizes: Mapping[Scale, Size] = SIZES
+) -> Callable[[Scale, int, Rows], list[Stage]]:
     """The trials of an ablation of the main comparison's `agent`, once the screen has chosen its k."""
 
     def wanted(scale: Scale, seed: int, rows: Rows) -> list[Stage]:
-        size, whole = SIZES[scale], main.SIZES[scale]
+        size, whole = sizes[scale], main.SIZES[scale]
         picks = main.chosen(rows, whole, size.env, seed)
         found, first = [], []
         for task in size.tasks:
@@ -59,11 +61,13 @@ def stages(variants: Mapping[Scale, Variants], agent: str, order: int) -> Callab
     return wanted
 
 
-def by_variant(rows: Rows, variants: Mapping[Scale, Variants]) -> dict[str, dict[str, Rows]]:
+def by_variant(
+    rows: Rows, variants: Mapping[Scale, Variants], sizes: Mapping[Scale, Size] = SIZES
+) -> dict[str, dict[str, Rows]]:
     """The runs by variant and task: of every task in which each variant has some."""
     scale: Scale = rows[0]["scale"]
     found: dict[str, dict[str, Rows]] = {name: {} for name in variants[scale]}
-    for task in SIZES[scale].tasks:
+    for task in sizes[scale].tasks:
         mine = {
             name: sorted((r for r in rows if r["task"] == task and r["algo"] == algo), key=lambda row: row["seed"])
             for name, algo in variants[scale].items()
@@ -74,27 +78,37 @@ def by_variant(rows: Rows, variants: Mapping[Scale, Variants]) -> dict[str, dict
     return found
 
 
+SHOWN = {"value": "mean value of the stored states", "bias": "targets above what followed"}
+"""What a third panel may show, by its column."""
+
+
 def draw(
-    rows: Rows, variants: Mapping[Scale, Variants], path: Path, heading: str, *, value: bool = False
+    rows: Rows,
+    variants: Mapping[Scale, Variants],
+    path: Path,
+    heading: str,
+    *,
+    also: str | None = None,
+    sizes: Mapping[Scale, Size] = SIZES,
 ) -> list[Path]:
-    """Two panels a game: learning curves, and the greedy test of every seed; three where values are shown, too."""
-    runs = by_variant(rows, variants)
+    """Two panels a game: learning curves, and the greedy test of every seed; three where a column is shown, `also`."""
+    runs = by_variant(rows, variants, sizes)
     scale: Scale = rows[0]["scale"]
     by_text = looks(variants[scale].values())
     look = {name: by_text[algo] for name, algo in variants[scale].items()}
     tasks = list(next(iter(runs.values())))
-    wide = 3 if value else 2
+    wide = 3 if also else 2
     figure, grid = axes(wide * len(tasks), heading, columns=wide, size=(4.4, 3.0))
     for i, task in enumerate(tasks):
         mine = {name: by_task[task] for name, by_task in runs.items()}
         panels = grid[wide * i : wide * (i + 1)]
-        where = f"{title(task, SIZES[scale].env)}, k = {next(iter(mine.values()))[0]['k']}"
+        where = f"{title(task, sizes[scale].env)}, k = {next(iter(mine.values()))[0]['k']}"
         draw_curves(panels[0], mine, "score", look)
         panels[0].set(title=where, ylabel="training score")
         dots(panels[1], mine, look)
-        if value:
-            draw_curves(panels[2], mine, "value", look)
-            panels[2].set(title="mean value of the stored states", ylabel="max Q")
+        if also:
+            draw_curves(panels[2], mine, also, look)
+            panels[2].set(title=SHOWN[also])
     key(figure, {name: {"color": x.colour, "ls": x.line} for name, x in look.items()})
     return [save(figure, path)]
 
@@ -119,22 +133,23 @@ def ablation(
     *,
     agent: str,
     order: int,
-    value: bool = False,
+    also: str | None = None,
+    sizes: Mapping[Scale, Size] = SIZES,
     plot: Callable[[Rows, Path], list[Path]] | None = None,
 ) -> Experiment:
     """An experiment of variants; its claim is judged by the runs by variant and task."""
     number, judge = claim
 
     def tables(rows: Rows) -> list[Table]:
-        runs: Mapping[str, ByTask] = by_variant(rows, variants)
+        runs: Mapping[str, ByTask] = by_variant(rows, variants, sizes)
         return [seed_table(summary, runs, test, lambda variant, _: variant) for test in ("greedy", "exploring")]
 
     return Experiment(
         name=name,
         paper=paper,
         summary=summary,
-        plot=plot or (lambda rows, out: draw(rows, variants, out / f"{name}.png", summary, value=value)),
-        claims={number: lambda rows: judge(by_variant(rows, variants))},
-        stages=stages(variants, agent, order),
+        plot=plot or (lambda rows, out: draw(rows, variants, out / f"{name}.png", summary, also=also, sizes=sizes)),
+        claims={number: lambda rows: judge(by_variant(rows, variants, sizes))},
+        stages=stages(variants, agent, order, sizes),
         tables=tables,
     )

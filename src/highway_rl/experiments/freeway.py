@@ -18,18 +18,19 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from highway_rl.deep import dqn
 from highway_rl.envs.minatar.common import UP
 from highway_rl.envs.minatar.freeway import BOTTOM, CHICKEN_X, CLOCK
 from highway_rl.envs.registry import make_env
-from highway_rl.envs.wrappers import DelayedObservation
+from highway_rl.envs.wrappers import DelayedObservation, TimedState
 from highway_rl.experiments.base import Experiment, Row, Rows, Scale, Table, select
 from highway_rl.experiments.deep import as_deep
 from highway_rl.records.figures import axes, save
 from highway_rl.runs import Config, fit
-from highway_rl.types import Env, Step, record
+from highway_rl.runs.trials import last_quarter
+from highway_rl.types import Env, Step
 
 GAME, TIMED = "minatar/freeway", "highway_rl.experiments.freeway:timed"
 
@@ -68,18 +69,10 @@ WATCHED = 20
 PARTS = 25
 
 
-@record
-class TimedState:
-    """The steps taken so far."""
-
-    inner: PyTree
-    elapsed: Int[Array, ""]
-
-
 def timed(parts: int = PARTS) -> Env:
     """Freeway with all reward at the end, which shows the time: one of `parts` more places of the feature."""
     env: Any = make_env(GAME, delay="end")
-    length = (CLOCK + parts) // parts
+    length = -(-(CLOCK + 1) // parts)
 
     def shown(state: TimedState, obs: DelayedObservation) -> DelayedObservation:
         time = jnp.arange(parts) == jnp.minimum(state.elapsed // length, parts - 1)
@@ -141,7 +134,7 @@ def run(variants: str, steps: int, seeds: int, first: int, episodes: int) -> Ite
                     "count": -1,
                     "greedy": scores[algo, seed, True],
                     "exploring": scores[algo, seed, False],
-                    "training": late(curve, steps),
+                    "training": last_quarter(curve),
                     "largest": curve[-1]["largest"],
                     "bias": curve[-1]["bias"],
                     "bottom": float(np.mean(still.row == BOTTOM)),
@@ -149,13 +142,6 @@ def run(variants: str, steps: int, seeds: int, first: int, episodes: int) -> Ite
                     "seen": int(moved.crossings.max()),
                 }
                 yield from ({**who, **row} for row in at_the_bottom(moved))
-
-
-def late(curve: Rows, steps: int) -> float:
-    """The mean score of the episodes that ended in the last quarter."""
-    ended = [row for row in curve if row["episodes"] and row["step"] > 0.75 * steps]
-    number = sum(row["episodes"] for row in ended)
-    return sum(row["score"] * row["episodes"] for row in ended) / number if number else float("nan")
 
 
 class Play(NamedTuple):
@@ -168,7 +154,6 @@ class Play(NamedTuple):
 
 def player(agent: dqn.DQN, env: Env) -> Callable[[Any, float, PRNGKeyArray], Play]:
     """Plays episodes side by side, one a key, by the networks and the ε it is given."""
-    places = env.spec.observation.feature.shape[0] - (PARTS if env.spec.name == "freeway-timed" else 0)
 
     def one(params: Any, epsilon: Array, key: PRNGKeyArray) -> tuple[Array, Array, Float[Array, "t a"]]:
         begin, going = jax.random.split(key)
@@ -180,7 +165,7 @@ def player(agent: dqn.DQN, env: Env) -> Callable[[Any, float, PRNGKeyArray], Pla
             q = dqn.q_values(agent, env.spec, params, jax.tree.map(lambda x: x[None], obs))[0]
             any_ = jax.random.randint(other, (), 0, env.spec.num_actions)
             out = env.step(state, jnp.where(jax.random.bernoulli(explores, epsilon), any_, jnp.argmax(q)), inner)
-            told = jnp.argmax(obs.obs[:, CHICKEN_X, 0]), jnp.argmax(obs.feature[:places]), q
+            told = jnp.argmax(obs.obs[:, CHICKEN_X, 0]), jnp.argmax(obs.feature), q  # the first: the count
             return (out.state, out.obs), told
 
         return jax.lax.scan(step, (state, obs), jax.random.split(going, CLOCK + 1))[1]
@@ -221,6 +206,8 @@ def runs_of(rows: Rows) -> dict[str, Rows]:
 
 def plot(rows: Rows, out: Path) -> list[Path]:
     """Every seed's scores by variant; then value and gap at the bottom by the crossings made."""
+    from matplotlib import colormaps
+
     runs = runs_of(rows)
     figure, grid = axes(3, "Freeway, reward at the end: Soft Highway DQN", size=(5.0, 3.6))
     for i, found in enumerate(runs.values()):
@@ -234,10 +221,10 @@ def plot(rows: Rows, out: Path) -> list[Path]:
         counts = sorted({row["count"] for row in there})
         for ax, what in zip(grid[1:], ("value", "gap"), strict=True):
             means = [np.mean([row[what] for row in there if row["count"] == count]) for count in counts]
-            ax.plot(counts, means, lw=1.2, color=f"C{i}", label=name)
+            ax.plot(counts, means, lw=1.2, color=colormaps["viridis"](i / len(runs)), label=name)
     grid[1].set(title="value at the bottom", xlabel="crossings made")
     grid[2].axhline(0, color="0.6", lw=0.8, ls=":")
-    grid[2].set(title="Q(up) − the best other action there", xlabel="crossings made", yscale="symlog")
+    grid[2].set(title="Q(up) − the best other action there", xlabel="crossings made")
     grid[2].set_yscale("symlog", linthresh=1e-2)
     grid[1].legend(fontsize=6, frameon=False)
     return [save(figure, out / "freeway.png")]
@@ -247,6 +234,7 @@ def tables(rows: Rows) -> list[Table]:
     """A line a variant."""
     columns = (
         "variant",
+        "whose",
         "training",
         "greedy",
         "at ε = 0.1",
@@ -262,7 +250,8 @@ def tables(rows: Rows) -> list[Table]:
         share = float(np.average([row["share"] for row in there], weights=visits)) if there else float("nan")
         bottom = np.mean([row["bottom"] for row in found])
         scores = [mean(what) for what in ("training", "greedy", "exploring", "largest")]
-        lines.append((name, *scores, f"{bottom:.0%}", f"{share:.0%}"))
+        whose = "the paper's" if VARIANTS[name].theirs else "ours"
+        lines.append((name, whose, *scores, f"{bottom:.0%}", f"{share:.0%}"))
     return [Table("Freeway-Delay, one setting changed at a time", columns, lines)]
 
 

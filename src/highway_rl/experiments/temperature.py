@@ -39,5 +39,5 @@ EXPERIMENT = ablation(
     (14, moderate),
     agent="Soft Highway DQN",
     order=70,
-    value=True,
+    also="value",
 )

@@ -232,10 +232,15 @@ def rerun(out: Path, name: str, report: Callable[[dict[str, Any]], None] = lambd
     raise ValueError(f"{name} is no stored run: give the id of one in {out / FOLDER}, as `highway-rl report` shows it")
 
 
-def summary(curve: Rows, greedy: Row, exploring: Row) -> Row:
-    """What is kept of a run: its tests, its last quarter of training, and its thinned curve with what was seen."""
+def last_quarter(curve: Rows) -> float | None:
+    """The mean training score of the episodes that ended in it."""
     late = [row for row in curve[-(len(curve) // 4 or 1) :] if row["episodes"]]
     episodes = sum(row["episodes"] for row in late)
+    return sum(row["score"] * row["episodes"] for row in late) / episodes if episodes else None
+
+
+def summary(curve: Rows, greedy: Row, exploring: Row) -> Row:
+    """What is kept of a run: its tests, its last quarter of training, and its thinned curve with what was seen."""
     column = lambda name: [row[name] for row in curve]  # noqa: E731
     last = curve[-1]
     opened = [name for name in last if name.startswith("open_")]
@@ -243,7 +248,7 @@ def summary(curve: Rows, greedy: Row, exploring: Row) -> Row:
         "greedy": greedy["score"],
         "greedy_half_width": greedy["half_width"],
         "exploring": exploring["score"],
-        "training": sum(row["score"] * row["episodes"] for row in late) / episodes if episodes else None,
+        "training": last_quarter(curve),
         "length": greedy["length"],
         "cut_off": greedy["cut_off"],
         "broken": greedy["broken"],
