@@ -38,7 +38,9 @@ def case(game, agent, envs, few_digits):
         jnp.asarray(rng.integers(agent.num_networks, size=shape), jnp.int32),
         bits(TURNS, UPDATES, agent.batch_size, width),
         jnp.asarray(rng.integers(spec.num_actions, size=(*shape, agent.batch_size)), jnp.int32),
-        jnp.asarray(9 * rng.choice([-1, 1], size=(*shape, agent.batch_size)), jnp.float32),
+        jnp.asarray(
+            9 * rng.choice([-1, 1], size=(*shape, agent.batch_size, agent.heads)[: 4 + (agent.heads > 1)]), jnp.float32
+        ),
     )
     return spec, learning, batches, bits(envs, width)
 
@@ -55,8 +57,10 @@ def together(f, *args):
 
 
 DELAYED, NOT = {"delay": "end"}, {}
+LEARNED = DQN(chooser="learned", num_networks=2)
 CASES = [
     (("breakout", DELAYED), DQN(max_gradient=0.01), 1),
+    (("asterix", DELAYED), LEARNED, 1),
     pytest.param(("asterix", NOT), DQN(num_networks=2, max_gradient=1e9), 2, marks=pytest.mark.full),
     pytest.param(("seaquest", DELAYED), DQN(num_networks=4, loss="squared"), 1, marks=pytest.mark.full),
 ]
@@ -87,13 +91,14 @@ def test_an_update_is_the_plain_one(game, agent, envs):
             assert moved[run][net].any()
 
 
-@pytest.mark.parametrize(("game", "agent", "envs"), [CASES[0]])
+@pytest.mark.parametrize(("game", "agent", "envs"), CASES[:2])
 def test_values_of_the_store_are_the_plain_ones(game, agent, envs):
     spec, learning, batches, _ = case(game, agent, envs, few_digits=False)
     rows = batches.obs[:, 0, 0, :21]  # a last program with fewer rows than the others
     sizes = fused.fits(agent, spec, 1)
-    found = together(lambda net, r: fused.prepared(sizes, net.params, interpret=True)(r), learning, rows)
-    values = lambda net, r: dqn.q_values(agent, spec, net.params, decoded(codec_of(spec), r))  # noqa: E731
+    kernels = lambda net, r: dqn.joined(agent, spec, fused.prepared(sizes, net.params, interpret=True)(r))  # noqa: E731
+    found = together(kernels, learning, rows)
+    values = lambda net, r: dqn.prepared(agent, spec, net.params)(decoded(codec_of(spec), r))  # noqa: E731
     np.testing.assert_allclose(found, together(values, learning, rows), atol=3e-3)
 
 
@@ -103,7 +108,7 @@ def translated(f, *args):
 
 def test_a_gpu_trains_with_the_kernels_and_a_cpu_without():
     env, plan = make_env("minatar/breakout", delay="end"), Schedule(steps=200, start=100, refresh=100, capacity=100)
-    for agent, kernels in ((DQN(), 8), (DQN(optimizer=lambda: optax.adam(1.0)), 0)):
+    for agent, kernels in ((DQN(), 8), (LEARNED, 8), (DQN(optimizer=lambda: optax.adam(1.0)), 0)):
         made = make_agent(agent, env.spec)
         run = jax.eval_shape(lambda made=made: loop.init(env, made, plan, jax.random.key(0)))
         period = lambda run, made=made: loop.advance(env, made, plan, run, 1, 1)  # noqa: E731

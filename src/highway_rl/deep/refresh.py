@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -247,7 +248,10 @@ def whole_store(
         return values
 
     sizes = fused.fits(agent, spec, 1)
-    on_gpu = each if sizes is None else fused.prepared(sizes, params)
+    on_gpu: Callable[[Array], Array] = each
+    if sizes is not None:
+        kernels = fused.prepared(sizes, params)
+        on_gpu = lambda rows: dqn.joined(agent, spec, kernels(rows))  # noqa: E731
     mask = by_slot(jnp.broadcast_to(wanted, (rings, slots)))
     which = everything if wanted is True and coded.frames == 1 else some
     q = jax.lax.platform_dependent(flat, mask, cpu=some(each), cuda=which(on_gpu), default=which(each))

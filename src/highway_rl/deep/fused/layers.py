@@ -39,17 +39,17 @@ def head(
     huber: bool, s: Sizes, number: Any, net: Any, small: Any, sums: Any, taken: Any, target: Any, d: Any, unit: Any,
     beyond: Any, loss: Any, best: Any,
 ) -> None:  # fmt: skip
-    """Three programs, each with the values it needs: the loss and D, what comes back to the dense layer; the best
-    actions; the gradients beyond the dense layer.
+    """Three programs, and one for each head after Q's, with the values they need: the loss and D, what comes back to
+    the dense layer; the best actions; the gradients beyond the dense layer, of a head each.
 
     D is in half precision, in units that keep its largest number near 16.
     """
-    t = number[0]
-    bias, weight, last = s.convolution, s.convolution + s.hidden, s.small - s.actions
+    t, program = number[0], pl.program_id(0)
+    bias, weight, last = s.convolution, s.convolution + s.hidden, s.small - s.outputs
     hidden = jnp.arange(s.hidden)
 
-    def column(j: Any, action: int) -> Array:
-        return load(small, (j, weight + hidden * s.actions + action))
+    def column(j: Any, output: Any) -> Array:
+        return load(small, (j, weight + hidden * s.outputs + output))
 
     def features(j: Any, first: Any, rows: int) -> Array:
         h = load(small, (j, pl.ds(bias, s.hidden)))[None, :]
@@ -57,7 +57,7 @@ def head(
             h += load(sums, (part, j, pl.ds(first, rows), slice(None)))
         return jax.nn.relu(h)
 
-    @pl.when(pl.program_id(0) == 1)
+    @pl.when(program == 1)
     def _() -> None:
         for i in range(s.here):
             each = [features(j, s.batch + i, 1) for j in range(s.networks)]
@@ -69,38 +69,56 @@ def head(
                 top = jnp.where(lowest > top, lowest, top)
             best[i] = greedy
 
-    def errors() -> tuple[Array, Array, Array, Array, Array]:
-        n, action_of = net[t], load(taken, (t, pl.ds(0, s.batch)))
-        h = features(n, 0, s.batch)
+    def chosen_by(h: Array, n: Any, action_of: Array, number: Any) -> tuple[Array, Array]:
+        """What a head says of the actions taken, and the weights that say it."""
+        if s.heads > 1:  # by address: heads times actions are many to go through
+            output = number * s.actions + action_of
+            w = load(small, (n, weight + hidden[None, :] * s.outputs + output[:, None]))
+            return jnp.sum(h * w, axis=1) + load(small, (n, last + output)), w
         chosen, w_chosen = jnp.zeros(s.batch, jnp.float32), jnp.zeros((s.batch, s.hidden), jnp.float32)
         for action in range(s.actions):
             w, is_it = column(n, action), action_of == action
             q = jnp.sum(h * w[None, :], axis=1) + small[n, last + action]
             chosen, w_chosen = jnp.where(is_it, q, chosen), jnp.where(is_it[:, None], w[None, :], w_chosen)
-        error = load(target, (t, pl.ds(0, s.batch))) - chosen
+        return chosen, w_chosen
+
+    def errors(number: Any) -> tuple[Array, Array, Array, Array, Array]:
+        n, action_of = net[t], load(taken, (t, pl.ds(0, s.batch)))
+        h = features(n, 0, s.batch)
+        chosen, w_chosen = chosen_by(h, n, action_of, number)
+        wanted = (t, pl.ds(0, s.batch)) if s.heads == 1 else (t, pl.ds(0, s.batch), number)
+        error = load(target, wanted) - chosen
         slope = (jnp.clip(error, -1.0, 1.0) if huber else error) / -s.batch
         return h, action_of, error, slope, jnp.where(h > 0, slope[:, None] * w_chosen, 0.0)
 
-    @pl.when(pl.program_id(0) == 0)
+    @pl.when(program == 0)
     def _() -> None:
-        _, _, error, _, dh = errors()
+        each = [errors(number) for number in range(s.heads)]
+        dh = functools.reduce(jnp.add, [found[-1] for found in each])
         peak = jnp.max(jnp.abs(dh))
         exponent = jax.lax.bitcast_convert_type(peak, jnp.int32) & 0x7F800000
         one = jnp.where(peak > 1e-30, jax.lax.bitcast_convert_type(exponent, jnp.float32) / 16, 1.0)
         unit[0] = one
         d[...] = (dh / one).astype(jnp.float16)
-        size = jnp.abs(error)
-        each = jnp.where(size <= 1, 0.5 * error * error, size - 0.5) if huber else 0.5 * error * error
-        loss[0] = jnp.sum(each) / s.batch
+        total = jnp.float32(0)
+        for _, _, error, _, _ in each:
+            size = jnp.abs(error)
+            each_row = jnp.where(size <= 1, 0.5 * error * error, size - 0.5) if huber else 0.5 * error * error
+            total += jnp.sum(each_row)
+        loss[0] = total / s.batch
+        if s.heads > 1:  # with one head the program below has it
+            beyond[pl.ds(0, s.hidden)] = jnp.sum(dh, axis=0)
 
-    @pl.when(pl.program_id(0) == 2)
+    @pl.when(program >= 2)
     def _() -> None:
-        h, action_of, _, slope, dh = errors()
+        first = (program - 2) * s.actions
+        h, action_of, _, slope, dh = errors(program - 2)
         for action in range(s.actions):
             dq = jnp.where(action_of == action, slope, 0.0)
-            store(beyond, (s.hidden + hidden * s.actions + action,), jnp.sum(h * dq[:, None], axis=0))
-            beyond[last - bias + action] = jnp.sum(dq)
-        beyond[pl.ds(0, s.hidden)] = jnp.sum(dh, axis=0)
+            store(beyond, (s.hidden + hidden * s.outputs + first + action,), jnp.sum(h * dq[:, None], axis=0))
+            beyond[last - bias + first + action] = jnp.sum(dq)
+        if s.heads == 1:
+            beyond[pl.ds(0, s.hidden)] = jnp.sum(dh, axis=0)
 
 
 def inputs_of(s: Sizes, x: Any, tile: int) -> tuple[Any, Array]:

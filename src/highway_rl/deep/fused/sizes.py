@@ -59,6 +59,7 @@ class Sizes(NamedTuple):
     beside: int
     hidden: int
     actions: int
+    heads: int = 1
     cut: Cut = Cut()
     warps: Warps = Warps()
 
@@ -98,8 +99,13 @@ class Sizes(NamedTuple):
         return (self.taps + 1) * self.filters
 
     @property
+    def outputs(self) -> int:
+        """Q of every action, then every other head's numbers."""
+        return self.heads * self.actions
+
+    @property
     def small(self) -> int:
-        return self.convolution + self.hidden + (self.hidden + 1) * self.actions
+        return self.convolution + self.hidden + (self.hidden + 1) * self.outputs
 
 
 def power(count: int, least: int = 16) -> int:
@@ -110,7 +116,7 @@ def power(count: int, least: int = 16) -> int:
 def fits(agent: DQN, spec: Spec, envs: int) -> Sizes | None:
     """The sizes of an agent that these kernels can train, else None."""
     leaves = jax.tree.leaves(spec.observation)
-    if agent.heads > 1 or any(leaf.dtype != bool for leaf in leaves) or leaves[0].ndim != 3:
+    if any(leaf.dtype != bool for leaf in leaves) or leaves[0].ndim != 3:
         return None
     network = jax.eval_shape(lambda: agent.make_network(spec, jax.random.key(0)))
     if type(network) is not BoardNetwork or not isinstance(network.head, Linear):
@@ -122,7 +128,7 @@ def fits(agent: DQN, spec: Spec, envs: int) -> Sizes | None:
     beside = sum(int(np.prod(leaf.shape)) for leaf in leaves[1:])
     sizes = Sizes(
         agent.batch_size, max(envs, 1), agent.num_networks, leaves[0].shape, network.windows[0], filters, beside,
-        hidden, spec.num_actions,
+        hidden, spec.num_actions, agent.heads,
     )  # fmt: skip
     weights = jax.eval_shape(lambda: Weights([jnp.zeros((inputs, hidden))], jnp.zeros(sizes.small)))
     state = jax.eval_shape(agent.optimizer().init, weights)
@@ -134,10 +140,11 @@ def fits(agent: DQN, spec: Spec, envs: int) -> Sizes | None:
 
 def tried(s: Sizes) -> bool:
     """Whether a GPU has run kernels of these sizes or larger ones: they hold whole windows, rows of the batch and all
-    networks' actions at once, and much larger ones would not fit into its registers."""
+    networks' actions at once, and much larger ones would not fit into its registers. Several heads were translated for
+    one, and not yet run there."""
     windows = power(s.places) * 16 * s.groups
     rows = s.batch <= 32 and s.filters <= 16 and s.hidden <= 128
-    return windows <= 64 * 128 and rows and s.here * s.networks <= 8 and s.actions <= 8
+    return windows <= 64 * 128 and rows and s.here * s.networks <= 8 and s.actions <= 8 and s.heads <= 4
 
 
 def is_weights(x: object) -> bool:

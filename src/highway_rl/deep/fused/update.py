@@ -44,7 +44,7 @@ def learn(
     out = [half(sizes.batch, sizes.hidden), single(1), single(sizes.small - sizes.convolution), single(1)]
     out.append(jax.ShapeDtypeStruct((sizes.here,), jnp.int32))
     with_loss = functools.partial(head, agent.loss == "huber")
-    d, unit, beyond, loss, best = run(with_loss, sizes, 3, out, *chosen, small, sums, taken, target)
+    d, unit, beyond, loss, best = run(with_loss, sizes, 2 + sizes.heads, out, *chosen, small, sums, taken, target)
     tiles = -(-sizes.inputs // cut.back)
     out = [half(sizes.batch, sizes.features), single(tiles)]
     dx, lengths = run(back, sizes, tiles, out, *chosen, d, unit, x, wide)
@@ -69,22 +69,22 @@ def learn(
 
 
 def prepared(sizes: Sizes, params: Weights, interpret: bool = False) -> Any:
-    """`dqn.q_values` for many stored observations: the smallest of the networks' values."""
+    """All heads of each network for many stored observations."""
     (wide,), small = params
     halves = jax.lax.optimization_barrier(wide.astype(jnp.float16))  # once, and not for every piece of the store
     bias, weight, last = jnp.split(
-        small[:, sizes.convolution :], [sizes.hidden, sizes.small - sizes.convolution - sizes.actions], axis=1
+        small[:, sizes.convolution :], [sizes.hidden, sizes.small - sizes.convolution - sizes.outputs], axis=1
     )
 
     def each(x: Array, wide: Array, bias: Array, weight: Array, last: Array) -> Array:
         h = jax.nn.relu(jnp.dot(x, wide, preferred_element_type=jnp.float32) + bias)
-        return h @ weight.reshape(sizes.hidden, sizes.actions) + last
+        return h @ weight.reshape(sizes.hidden, sizes.outputs) + last
 
-    def values(rows: UInt8[Array, "t w"]) -> Float[Array, "t a"]:
+    def values(rows: UInt8[Array, "t w"]) -> Float[Array, "k t ha"]:
         out = [half(sizes.networks, rows.shape[0], sizes.inputs)]
         programs = -(-rows.shape[0] // sizes.cut.see_all)
         x = call(see_all, sizes, programs, out, rows, small, interpret=interpret)[0]
-        return jnp.min(jax.vmap(each)(x, halves, bias, weight, last), axis=0)
+        return jax.vmap(each)(x, halves, bias, weight, last)
 
     return values
 
