@@ -1,7 +1,7 @@
 """Freeway-Delay, where the paper's order holds and its height does not: what keeps the chicken at the bottom.
 
-Soft Highway DQN with the paper's settings, and with one of them changed at a time. A cell is some variants with their
-runs, side by side. Rows are of two kinds. `count` −1: a run's scores, and how its agent plays. Any other: what it
+Soft Highway DQN with the paper's settings, and with one of them changed at a time. A cell is a variant with its
+runs. Rows are of two kinds. `count` −1: a run's scores, and how its agent plays. Any other: what it
 thinks at the bottom of the road with so many crossings made, over all steps of play that were there.
 
     gap = Q(bottom, up) − max of the other actions         share = how often that is above 0
@@ -94,54 +94,48 @@ def timed(parts: int = PARTS) -> Env:
 
 
 def cells(scale: Scale, seed: int) -> list[dict[str, Any]]:
-    """One for each thing to play."""
     names, seeds, steps, episodes = SIZES[scale]
-    groups: dict[tuple[str, str | int], list[str]] = {}
-    for name in names:
-        groups.setdefault((VARIANTS[name].task, VARIANTS[name].delay), []).append(name)
     same = {"steps": steps, "seeds": seeds, "first": FIRST + seed, "episodes": episodes}
-    return [{"variants": "; ".join(group), **same} for group in groups.values()]
+    return [{"variant": name, **same} for name in names]
 
 
-def run(variants: str, steps: int, seeds: int, first: int, episodes: int) -> Iterable[Row]:
-    """The runs of some variants, and what their agents do."""
-    names = {VARIANTS[name].algo: name for name in variants.split("; ")}
-    like = VARIANTS[next(iter(names.values()))]
-    curves: dict[tuple[str, int], Rows] = {}
+def run(variant: str, steps: int, seeds: int, first: int, episodes: int) -> Iterable[Row]:
+    """The runs of a variant, and what their agents do."""
+    _, algo, task, delay = VARIANTS[variant]
+    curves: dict[int, Rows] = {}
 
     def keep(news: dict[str, Any]) -> None:
         for row in news.get("rows", ()):
-            curves.setdefault((row["algo"], row["seed"]), []).append(row)
+            curves.setdefault(row["seed"], []).append(row)
 
-    env_options = {} if like.task == TIMED else {"delay": like.delay}
     config = Config(
-        like.task, tuple(names), seeds=seeds, seed=first, steps=steps, preset="paper", episodes=episodes,
-        env=env_options,
+        task, (algo,), seeds=seeds, seed=first, steps=steps, preset="paper", episodes=episodes,
+        env={} if task == TIMED else {"delay": delay},
     )  # fmt: skip
     with as_deep():
         trained = fit(config, report=keep)
         env: Any = trained.setup.env
-        scores = {(row["algo"], row["seed"], row["epsilon"] == 0): row["score"] for row in trained.scores}
-        for program, params in zip(trained.setup.programs, trained.params, strict=True):
-            play = player(program.agent, env)
-            for i, (algo, seed) in enumerate(program.labels):
-                own = jax.tree.map(lambda x, i=i: x[i], params)
-                key = jax.random.split(jax.random.key(first), min(episodes, WATCHED))
-                still, moved = (play(own, epsilon, key) for epsilon in (0.0, 0.1))
-                curve, who = curves[algo, seed], {"variant": names[algo], "seed": seed}
-                yield {
-                    **who,
-                    "count": -1,
-                    "greedy": scores[algo, seed, True],
-                    "exploring": scores[algo, seed, False],
-                    "training": last_quarter(curve),
-                    "largest": curve[-1]["largest"],
-                    "bias": curve[-1]["bias"],
-                    "bottom": float(np.mean(still.row == BOTTOM)),
-                    "bottom_exploring": float(np.mean(moved.row == BOTTOM)),
-                    "seen": int(moved.crossings.max()),
-                }
-                yield from ({**who, **row} for row in at_the_bottom(moved))
+        scores = {(row["seed"], row["epsilon"] == 0): row["score"] for row in trained.scores}
+        (program,), (params,) = trained.setup.programs, trained.params
+        play = player(program.agent, env)
+        for i, (_, seed) in enumerate(program.labels):
+            own = jax.tree.map(lambda x, i=i: x[i], params)
+            key = jax.random.split(jax.random.key(first), min(episodes, WATCHED))
+            still, moved = (play(own, epsilon, key) for epsilon in (0.0, 0.1))
+            curve = curves[seed]
+            yield {
+                "seed": seed,
+                "count": -1,
+                "greedy": scores[seed, True],
+                "exploring": scores[seed, False],
+                "training": last_quarter(curve),
+                "largest": curve[-1]["largest"],
+                "bias": curve[-1]["bias"],
+                "bottom": float(np.mean(still.row == BOTTOM)),
+                "bottom_exploring": float(np.mean(moved.row == BOTTOM)),
+                "seen": int(moved.crossings.max()),
+            }
+            yield from ({"seed": seed, **row} for row in at_the_bottom(moved))
 
 
 class Play(NamedTuple):
