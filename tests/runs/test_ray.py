@@ -45,10 +45,12 @@ def test_rows_are_those_of_this_process_to_the_bit(address, tmp_path):
     assert len({row["training"] for row in made}) > 3
 
 
+@pytest.mark.full
 def test_worker_and_driver_are_killed_and_nothing_is_lost_or_repeated(address, tmp_path):
     cells.kills(tmp_path, "ray", address)
 
 
+@pytest.mark.full
 def test_a_cell_that_always_fails_is_named_and_stops_nothing(address, tmp_path):
     with pytest.raises(ValueError, match=r"late: dqn, seed 5.*RuntimeError: out of luck: run the same again"):
         cells.work(tmp_path, "ray", 0.0, address, bad=BAD.id)
@@ -57,6 +59,7 @@ def test_a_cell_that_always_fails_is_named_and_stops_nothing(address, tmp_path):
     assert (note["id"], note["error"]) == (BAD.id, "RuntimeError: out of luck")
 
 
+@pytest.mark.full
 def test_workers_and_blocks_on_four_of_them_one_of_which_is_killed(address):
     with workers("ray", 4, address=address) as found:
         processes = [found.submit(i, os.getpid).result() for i in range(4)]

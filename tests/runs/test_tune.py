@@ -100,6 +100,7 @@ def test_what_the_default_refuses_is_refused_before_the_search(quick, tmp_path):
     assert not quick.texts
 
 
+@pytest.mark.full
 def test_a_signal_to_the_command_and_the_same_command_again(tmp_path):
     """The real thing, small: the search goes on with what was under way, and ends with a preset."""
     out, log = tmp_path / "tune", tmp_path / "log"
