@@ -57,9 +57,15 @@ def patches(board: Any, size: int, stride: int = 1) -> Any:
 
 
 def convolve(layer: Linear, board: Array, size: int, stride: int) -> Float[Array, "h2 w2 o"]:
-    """A convolution without padding. The bias is the weight of an input that is one, so that its gradient comes out of
-    the same matrix product; windows stay in the board's own type until then, a byte a cell for truth values."""
+    """A convolution without padding. Windows stay in the board's own type until the product: a byte a cell for truth
+    values, and for pictures, whose cells are from 0 to 1 by the weights' scale.
+
+    On boards of truth values the bias is the weight of an input that is one, so that its gradient comes out of the same
+    product.
+    """
     windows = patches(board, size, stride)
+    if board.dtype != bool:
+        return windows.astype(jnp.float32) @ (layer.weight / (255 if board.dtype == jnp.uint8 else 1)) + layer.bias
     pad = -(windows.shape[-1] + 1) % 4  # rows of a multiple of four are read faster
     ones = jnp.broadcast_to(jnp.asarray([1] + pad * [0], windows.dtype), (*windows.shape[:2], 1 + pad))
     weight = jnp.concatenate([layer.weight, layer.bias[None], jnp.zeros((pad, layer.bias.shape[0]), jnp.float32)])
@@ -69,8 +75,7 @@ def convolve(layer: Linear, board: Array, size: int, stride: int) -> Float[Array
 def split(obs: PyTree) -> tuple[list[Array], list[Array]]:
     """The boards of an observation as they are, and its other parts as flat vectors of float32."""
     leaves = [jnp.asarray(leaf) for leaf in jax.tree.leaves(obs)]
-    boards = [scaled(x) if x.dtype == jnp.uint8 else x for x in leaves if x.ndim == 3]
-    return boards, [scaled(x).reshape(-1) for x in leaves if x.ndim != 3]
+    return [x for x in leaves if x.ndim == 3], [scaled(x).reshape(-1) for x in leaves if x.ndim != 3]
 
 
 def scaled(x: Any) -> Float[Array, "..."]:

@@ -121,7 +121,7 @@ class SmallBoards(eqx.Module):
     def by_bands(self, obs: PyTree) -> Float[Array, "a"]:
         (x,), others = split(obs)
         height, step, count = self.rows
-        x = x.astype(jnp.float32)  # here and not before the product, where it would be a pass over memory of its own
+        x = scaled(x)  # here and not before the product, where it would be a pass over memory of its own
         bands = jnp.stack([x[i * step : i * step + height].reshape(-1) for i in range(count)])
         one = jnp.arange(self.matrix.shape[0] - bands.shape[1]) == 0
         bands = jnp.concatenate([bands, jnp.tile(one.astype(x.dtype), (count, 1))], axis=1)
