@@ -60,6 +60,11 @@ def theirs(task: str, envs: int, steps: int, atari: bool) -> dict[str, float]:
     from stable_baselines3.common.env_util import make_atari_env, make_vec_env
     from stable_baselines3.common.vec_env import VecFrameStack
 
+    if atari:
+        import ale_py
+        import gymnasium
+
+        gymnasium.register_envs(ale_py)
     env: Any = VecFrameStack(make_atari_env(task, envs), 4) if atari else make_vec_env(task, envs)
     model = DQN(
         "CnnPolicy" if atari else "MlpPolicy", env, learning_rate=3e-4, buffer_size=10_000 if atari else 100_000,

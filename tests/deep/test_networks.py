@@ -9,6 +9,7 @@ import pytest
 from highway_rl.core import targets
 from highway_rl.deep import loop, networks
 from highway_rl.deep.dqn import DQN
+from highway_rl.deep.layers import convolve
 from highway_rl.deep.networks import NETWORKS, BoardNetwork, SmallBoards, register_network, unrolled
 from highway_rl.deep.refresh import make_agent
 from highway_rl.deep.schedule import Schedule
@@ -44,6 +45,22 @@ def test_bands_are_the_same_function(shape):
     assert np.std(wanted) > 0.1
     np.testing.assert_allclose(by_bands, wanted, rtol=1e-5, atol=1e-5)
     np.testing.assert_array_equal(chosen, wanted)  # a CPU goes through the windows
+
+
+def test_a_picture_is_bytes_from_0_to_1():
+    """As those numbers would be, by windows and by bands; against JAX's own convolution."""
+    net, _ = made(*SHAPES[3])
+    picture = jnp.asarray(np.random.default_rng(1).integers(256, size=(7, 7, 1)), jnp.uint8)
+    beside = jnp.ones(1, bool)
+    wanted = net([picture.astype(jnp.float32) / 255, beside])
+    np.testing.assert_allclose(net([picture, beside]), wanted, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(net.prepared().by_bands([picture, beside]), wanted, rtol=1e-5, atol=1e-5)
+    layer = net.convolutions[0]
+    found = jax.lax.conv_general_dilated(
+        picture[None] / jnp.float32(255), layer.weight.reshape(3, 3, 1, 4), (1, 1), "VALID",
+        dimension_numbers=("NHWC", "HWIO", "NHWC"),
+    )  # fmt: skip
+    np.testing.assert_allclose(convolve(layer, picture, 3, 1), found[0] + layer.bias, rtol=1e-4, atol=1e-4)
 
 
 def test_unrolled_is_the_librarys_convolution():

@@ -54,3 +54,13 @@ def test_how_the_solver_grows():
     assert f"take {last['seconds']:.0f} s on two cores" in page
     assert f"at most {last['peak_gib']:.1f} GiB" in page
     assert f"S^{stored['exponent']:.2f}" in page
+
+
+def test_steps_a_second_on_gymnasium_s_environments():
+    page = (ROOT / "docs" / "gymnasium.md").read_text(encoding="utf-8")
+    rows = json.loads((ROOT / "results" / "host-cpu.json").read_text(encoding="utf-8"))["rows"]
+    for task, envs in {(row["task"], row["envs"]): None for row in rows}:
+        found = {row["who"]: row for row in rows if (row["task"], row["envs"]) == (task, envs)}
+        theirs = found.pop("stable-baselines3")["per_s"]
+        told = (f"{row['full_per_s']:,.0f} ({row['full_per_s'] / theirs:.1f})" for row in found.values())
+        assert f"| {task} | {envs} | {theirs:,.0f} | {' | '.join(told)} |" in page
