@@ -75,13 +75,13 @@ def test_every_algorithm_is_recorded():
 
 
 def close(found: str, name: str) -> None:
-    """Words are the recorded ones, and numbers to four digits."""
+    """Words are the recorded ones, and numbers to four digits, or to 1e-5: a bias is a small difference."""
     recorded = json.loads(RECORDED.read_text())["metrics"][name]
     for now, then in zip(numbers(found), numbers(recorded), strict=True):
         words = [(a, b) for a, b in zip(now, then, strict=True) if isinstance(b, str)]
         assert all(a == b for a, b in words)
         floats = [(a, b) for a, b in zip(now, then, strict=True) if not isinstance(b, str)]
-        assert [a for a, _ in floats] == pytest.approx([b for _, b in floats], rel=1e-4, abs=1e-6, nan_ok=True)
+        assert [a for a, _ in floats] == pytest.approx([b for _, b in floats], rel=1e-4, abs=1e-5, nan_ok=True)
 
 
 def test_the_numbers_are_nearly_the_same_with_a_hurried_compiler():
