@@ -33,14 +33,12 @@ def case(game, agent, envs, few_digits):
     if few_digits:
         learning = learning._replace(params=jax.tree.map(lambda x: rounded(x, 5), learning.params))
     bits = lambda *shape: jnp.asarray(rng.integers(256, size=(RUNS, *shape)) & rng.integers(256, size=width), jnp.uint8)  # noqa: E731
-    shape = (RUNS, TURNS, UPDATES)
+    shape, heads = (RUNS, TURNS, UPDATES), (agent.heads,) if agent.heads > 1 else ()
     batches = Batch(
         jnp.asarray(rng.integers(agent.num_networks, size=shape), jnp.int32),
         bits(TURNS, UPDATES, agent.batch_size, width),
         jnp.asarray(rng.integers(spec.num_actions, size=(*shape, agent.batch_size)), jnp.int32),
-        jnp.asarray(
-            9 * rng.choice([-1, 1], size=(*shape, agent.batch_size, agent.heads)[: 4 + (agent.heads > 1)]), jnp.float32
-        ),
+        jnp.asarray(9 * rng.choice([-1, 1], size=(*shape, agent.batch_size, *heads)), jnp.float32),
     )
     return spec, learning, batches, bits(envs, width)
 

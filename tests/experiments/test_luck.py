@@ -1,17 +1,11 @@
-"""The verdicts on choosers: what they are made of, and that they can fail."""
+"""The verdict on the chooser "grouped": what it is made of, and that it can fail."""
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from highway_rl.experiments import chooser, luck
-from highway_rl.experiments.ablation import by_variant
+from highway_rl.experiments import luck
 from highway_rl.experiments.base import FAILS, HOLDS, PARTLY
-from highway_rl.experiments.main import DELAYED
-from highway_rl.experiments.main_plot import title
-from highway_rl.experiments.queue import rows_of
-from highway_rl.experiments.scores import values
 from highway_rl.records.rows import read_rows
 
 
@@ -68,27 +62,3 @@ def test_the_table_of_the_page_is_that_of_the_rows():
     for task in (*luck.SURE, *luck.CHANCE):
         told = (str(luck.solved(luck.select(rows, task=task), algo)) for algo in luck.ALGOS)
         assert f"| {task} | {' | '.join(told)} |" in page
-
-
-def test_the_table_of_games_is_that_of_the_rows():
-    root = Path(__file__).parents[2]
-    page = (root / "docs" / "noise.md").read_text(encoding="utf-8")
-    runs = by_variant(rows_of(chooser.EXPERIMENT, root / "results"), chooser.VARIANTS, chooser.SIZES)
-    for task in runs[chooser.PAPER]:
-        each = [by_task[task] for by_task in runs.values()]
-        assert all(len(found) == chooser.SIZES["paper"].seeds for found in each)
-        told = (f"{np.mean(values(found, 'greedy')):.1f}, off by {chooser.late_bias(found):.1f}" for found in each)
-        assert f"| {title(task, DELAYED)} | {' | '.join(told)} |" in page
-
-
-def test_a_chooser_of_games_is_judged_by_bias_and_by_score():
-    def run(bias, greedy):
-        return {"bias": [9.0, 9.0, 9.0, bias], "greedy": greedy, "broken": None, "seed": 0}
-
-    def judged(bias, greedy):
-        paper = {"a": [run(2.0, 5.0)], "b": [run(-2.0, 5.0)]}
-        return chooser.nearer({chooser.PAPER: paper, "other": {"a": [run(bias, greedy)], "b": [run(-bias, 5.0)]}})
-
-    assert judged(1.0, 6.0).verdict == HOLDS
-    assert judged(1.0, 1.0).verdict == judged(3.0, 6.0).verdict == PARTLY
-    assert judged(3.0, 1.0).verdict == FAILS

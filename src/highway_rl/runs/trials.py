@@ -233,7 +233,11 @@ def rerun(out: Path, name: str, report: Callable[[dict[str, Any]], None] = lambd
 
 
 def last_quarter(curve: Rows) -> float | None:
-    """The mean training score of the episodes that ended in it."""
+    """The mean training score of the episodes that ended in it.
+
+    >>> last_quarter([{"score": 9, "episodes": 9}] * 6 + [{"score": 1, "episodes": 1}, {"score": 3, "episodes": 3}])
+    2.5
+    """
     late = [row for row in curve[-(len(curve) // 4 or 1) :] if row["episodes"]]
     episodes = sum(row["episodes"] for row in late)
     return sum(row["score"] * row["episodes"] for row in late) / episodes if episodes else None

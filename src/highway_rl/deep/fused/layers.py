@@ -69,10 +69,10 @@ def head(
                 top = jnp.where(lowest > top, lowest, top)
             best[i] = greedy
 
-    def chosen_by(h: Array, n: Any, action_of: Array, number: Any) -> tuple[Array, Array]:
+    def chosen_by(h: Array, n: Any, action_of: Array, which: Any) -> tuple[Array, Array]:
         """What a head says of the actions taken, and the weights that say it."""
         if s.heads > 1:  # by address: heads times actions are many to go through
-            output = number * s.actions + action_of
+            output = which * s.actions + action_of
             w = load(small, (n, weight + hidden[None, :] * s.outputs + output[:, None]))
             return jnp.sum(h * w, axis=1) + load(small, (n, last + output)), w
         chosen, w_chosen = jnp.zeros(s.batch, jnp.float32), jnp.zeros((s.batch, s.hidden), jnp.float32)
@@ -82,18 +82,18 @@ def head(
             chosen, w_chosen = jnp.where(is_it, q, chosen), jnp.where(is_it[:, None], w[None, :], w_chosen)
         return chosen, w_chosen
 
-    def errors(number: Any) -> tuple[Array, Array, Array, Array, Array]:
+    def errors(which: Any) -> tuple[Array, Array, Array, Array, Array]:
         n, action_of = net[t], load(taken, (t, pl.ds(0, s.batch)))
         h = features(n, 0, s.batch)
-        chosen, w_chosen = chosen_by(h, n, action_of, number)
-        wanted = (t, pl.ds(0, s.batch)) if s.heads == 1 else (t, pl.ds(0, s.batch), number)
+        chosen, w_chosen = chosen_by(h, n, action_of, which)
+        wanted = (t, pl.ds(0, s.batch)) if s.heads == 1 else (t, pl.ds(0, s.batch), which)
         error = load(target, wanted) - chosen
         slope = (jnp.clip(error, -1.0, 1.0) if huber else error) / -s.batch
         return h, action_of, error, slope, jnp.where(h > 0, slope[:, None] * w_chosen, 0.0)
 
     @pl.when(program == 0)
     def _() -> None:
-        each = [errors(number) for number in range(s.heads)]
+        each = [errors(which) for which in range(s.heads)]
         dh = functools.reduce(jnp.add, [found[-1] for found in each])
         peak = jnp.max(jnp.abs(dh))
         exponent = jax.lax.bitcast_convert_type(peak, jnp.int32) & 0x7F800000
@@ -106,19 +106,16 @@ def head(
             each_row = jnp.where(size <= 1, 0.5 * error * error, size - 0.5) if huber else 0.5 * error * error
             total += jnp.sum(each_row)
         loss[0] = total / s.batch
-        if s.heads > 1:  # with one head the program below has it
-            beyond[pl.ds(0, s.hidden)] = jnp.sum(dh, axis=0)
+        beyond[pl.ds(0, s.hidden)] = jnp.sum(dh, axis=0)
 
     @pl.when(program >= 2)
     def _() -> None:
         first = (program - 2) * s.actions
-        h, action_of, _, slope, dh = errors(program - 2)
+        h, action_of, _, slope, _ = errors(program - 2)
         for action in range(s.actions):
             dq = jnp.where(action_of == action, slope, 0.0)
             store(beyond, (s.hidden + hidden * s.outputs + first + action,), jnp.sum(h * dq[:, None], axis=0))
             beyond[last - bias + first + action] = jnp.sum(dq)
-        if s.heads == 1:
-            beyond[pl.ds(0, s.hidden)] = jnp.sum(dh, axis=0)
 
 
 def inputs_of(s: Sizes, x: Any, tile: int) -> tuple[Any, Array]:
