@@ -259,4 +259,5 @@ EXPERIMENT = Experiment(
     claims={},
     tables=tables,
     cost=lambda cell: float(cell["steps"] * cell["seeds"]),
+    networks=True,
 )

@@ -91,4 +91,5 @@ EXPERIMENT = Experiment(
     plot=plot,
     claims={101: general},
     cost=lambda cell: float(cell["steps"] * cell["seeds"]),
+    networks=True,
 )

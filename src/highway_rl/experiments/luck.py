@@ -177,4 +177,5 @@ EXPERIMENT = Experiment(
     plot=plot,
     claims={103: verdict},
     cost=lambda cell: float(cell["steps"] * cell["seeds"]),
+    networks=True,
 )
