@@ -1,4 +1,7 @@
-"""Put the report of the stored rows on the site, made anew with it (`highway-rl report` makes the same page)."""
+"""Put on the site what stored rows give: their report, made anew (`highway-rl report` makes the same), and figures.
+
+Pages name a figure as it lies in the repository, `../results/NAME.png`.
+"""
 
 import functools
 import tempfile
@@ -19,4 +22,10 @@ def page(results: Path) -> bytes:
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     results = Path(config.config_file_path).parent / "results"
     files.append(File.generated(config, "report.html", content=page(results)))
+    for figure in sorted(results.glob("*.png")):
+        files.append(File.generated(config, f"results/{figure.name}", abs_src_path=str(figure)))
     return files
+
+
+def on_page_markdown(markdown: str, **_: object) -> str:
+    return markdown.replace("](../results/", "](results/")

@@ -1,14 +1,18 @@
 """The study of Freeway: what is shown, and what is counted at the bottom."""
 
+from pathlib import Path
+
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from highway_rl.envs.minatar.common import UP
 from highway_rl.envs.minatar.freeway import BOTTOM, CLOCK
 from highway_rl.envs.registry import make_env
 from highway_rl.experiments import freeway
 from highway_rl.experiments.deep import as_deep
+from highway_rl.records.rows import read_rows
 
 
 @as_deep()
@@ -37,3 +41,30 @@ def test_what_is_thought_at_the_bottom():
         {"count": 0, "steps_there": 2, "value": 0.5, "gap": 0.0, "share": 0.5},
         {"count": 2, "steps_there": 1, "value": 3.0, "gap": 3.0, "share": 1.0},
     ]
+
+
+@pytest.mark.parametrize("discount", [0.9, 0.996])
+def test_what_standing_still_is_worth(discount):
+    """x(T(1−γ)² − ln x) = 1 − x for small steps; nothing to wait for is worth it all."""
+    x, clock = freeway.kept(discount), CLOCK
+    g = -np.log(discount)
+    assert x * (clock * g * (1 - discount) - np.log(x)) == pytest.approx(1 - x, abs=0.05)
+    assert freeway.kept(discount, clock=1) == 1.0
+    assert freeway.kept(discount, clock=100) > x
+
+
+def test_up_to_how_many_crossings_another_one_pays():
+    c = freeway.pays(0.996)
+    assert 0.996**27 * (c + 1) == pytest.approx(c)
+    assert freeway.pays(0.999) > c > freeway.pays(0.996, steps=42)
+
+
+def test_the_table_of_the_page_is_that_of_the_rows():
+    root = Path(__file__).parents[2]
+    page = (root / "docs" / "freeway.md").read_text(encoding="utf-8")
+    rows, facts = read_rows(root / "results" / "freeway.csv")
+    assert (facts["scale"], facts["finished"]) == ("paper", facts["cells"])
+    (table,) = freeway.tables(rows)
+    for line in (table.columns, *table.rows):
+        told = "| " + " | ".join(line) + " |"
+        assert told.casefold() in page.casefold()

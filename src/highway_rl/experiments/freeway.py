@@ -23,7 +23,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from highway_rl.deep import dqn
 from highway_rl.envs.minatar.common import UP
 from highway_rl.envs.minatar.freeway import BOTTOM, CHICKEN_X, CLOCK
-from highway_rl.envs.registry import make_env
+from highway_rl.envs.registry import DELAYED_DISCOUNT, make_env
 from highway_rl.envs.wrappers import DelayedObservation, TimedState
 from highway_rl.experiments.base import Experiment, Row, Rows, Scale, Table, select
 from highway_rl.experiments.deep import as_deep
@@ -53,7 +53,10 @@ VARIANTS = {
     "γ = 0.9999": Variant(False, "soft-highway-dqn:k=1,discount=0.9999"),
     "160 episodes stored": Variant(False, "soft-highway-dqn:k=1,capacity=400000"),
     "time shown": Variant(False, task=TIMED),
+    "time shown, γ = 0.999": Variant(False, "soft-highway-dqn:k=1,discount=0.999", TIMED),
     "time shown, γ = 0.9999": Variant(False, "soft-highway-dqn:k=1,discount=0.9999", TIMED),
+    "time shown, 160 episodes": Variant(False, "soft-highway-dqn:k=1,capacity=400000", TIMED),
+    "all three, γ = 0.999": Variant(False, "soft-highway-dqn:k=1,discount=0.999,capacity=400000", TIMED),
     "paid every 2,000 steps": Variant(True, delay=2000),
 }
 SIZES: dict[Scale, tuple[tuple[str, ...], int, int, int]] = {
@@ -193,34 +196,65 @@ def at_the_bottom(played: Play) -> list[Row]:
     return rows
 
 
+def kept(discount: float, clock: int = CLOCK) -> float:
+    """x with V(s) = x·c at the bottom after c crossings, if the chicken stays there and time is hidden.
+
+    The time left u may be anything up to `clock`, and the gate keeps the larger of two returns:
+
+        x = mean over u of max(γ^u, γ·x)          (the end's, the 1-step one's)
+    """
+    end, x = discount ** np.arange(clock), 1.0
+    for _ in range(100_000):
+        new = float(np.maximum(end, discount * x).mean())
+        if abs(new - x) < 1e-9:
+            break
+        x = new
+    return x
+
+
+def pays(discount: float, steps: int = 3 * BOTTOM) -> float:
+    """Up to how many crossings c another one of `steps` is worth more than to stay, if V = x·c: γ^steps (c+1) > c.
+
+    A move every third step, over nine rows and no car in the way, takes 27.
+    """
+    later = discount**steps
+    return later / (1 - later)
+
+
 def runs_of(rows: Rows) -> dict[str, Rows]:
     """By variant."""
     return {name: found for name in VARIANTS if (found := select(rows, variant=name, count=-1))}
 
 
 def plot(rows: Rows, out: Path) -> list[Path]:
-    """Every seed's scores by variant; then value and gap at the bottom by the crossings made."""
+    """Every seed's scores by variant, whose name has the colour of its lines; then value and gap by crossings made."""
     from matplotlib import colormaps
 
     runs = runs_of(rows)
+    colours = {name: colormaps["plasma"](0.88 * i / len(runs)) for i, name in enumerate(runs)}
     figure, grid = axes(3, "Freeway, reward at the end: Soft Highway DQN", size=(5.0, 3.6))
     for i, found in enumerate(runs.values()):
         for name, mark in (("training", "o"), ("greedy", "x")):
             at = [i] * len(found)
-            grid[0].plot([row[name] for row in found], at, mark, ms=5, color="#0072b2" if mark == "o" else "#d55e00")
-    grid[0].set_yticks(range(len(runs)), list(runs), fontsize=7)
+            grid[0].plot([row[name] for row in found], at, mark, ms=5, color="0.2" if mark == "o" else "#d55e00")
+    grid[0].set_yticks(range(len(runs)), list(runs), fontsize=8)
+    for label in grid[0].get_yticklabels():
+        label.set(color=colours[label.get_text()], fontweight="bold")
     grid[0].set(title="score: o training, × greedy", ylim=(len(runs) - 0.5, -0.5), xlim=(-1, 60))
-    for i, name in enumerate(runs):
+    for name, colour in colours.items():
         there = [row for row in rows if row["variant"] == name and row["count"] >= 0]
         counts = sorted({row["count"] for row in there})
         for ax, what in zip(grid[1:], ("value", "gap"), strict=True):
             means = [np.mean([row[what] for row in there if row["count"] == count]) for count in counts]
-            ax.plot(counts, means, lw=1.2, color=colormaps["viridis"](i / len(runs)), label=name)
+            ax.plot(counts, means, lw=1.4, color=colour)
+    most = max((row["count"] for row in rows), default=0)
+    slope = kept(DELAYED_DISCOUNT)
+    grid[1].plot([0, most], [0, slope * most], ls=":", color="0.4")
+    grid[1].annotate(f"{slope:.2f} × crossings", (most, slope * most), ha="right", va="bottom", fontsize=8, color="0.3")
     grid[1].set(title="value at the bottom", xlabel="crossings made")
     grid[2].axhline(0, color="0.6", lw=0.8, ls=":")
     grid[2].set(title="Q(up) − the best other action there", xlabel="crossings made")
     grid[2].set_yscale("symlog", linthresh=1e-2)
-    grid[1].legend(fontsize=6, frameon=False)
     return [save(figure, out / "freeway.png")]
 
 
