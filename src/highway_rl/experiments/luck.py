@@ -17,18 +17,27 @@ import jax
 import numpy as np
 
 from highway_rl.deep import dqn
-from highway_rl.envs.tasks.late import KNOWN
+from highway_rl.envs.tasks.late import KNOWN, Known
 from highway_rl.experiments.base import FAILS, HOLDS, PARTLY, Experiment, Row, Rows, Scale, Verdict, select
 from highway_rl.experiments.deep import as_deep
 from highway_rl.records.figures import axes, colour, legend, save
 from highway_rl.runs import Config, fit
 
 GROUPED, PAPER, DQN, N_STEP = "soft-highway-dqn:chooser=grouped", "soft-highway-dqn", "dqn", "n-step-dqn"
-ALGOS = (GROUPED, PAPER, DQN, N_STEP)
-NAMES = {GROUPED: "Soft Highway, grouped", PAPER: "Soft Highway, the paper's gate", DQN: "DQN", N_STEP: "n-step DQN"}
-COLOURS = {GROUPED: "#0072b2", PAPER: colour(PAPER), DQN: colour(DQN), N_STEP: colour(N_STEP)}
+CAREFUL = f"{GROUPED},confidence=-2,k=4"
+"""What was earned counts unless a promise is two standard errors above it, and the smallest of four values counts."""
+RIVALS = (PAPER, DQN, N_STEP)
+ALGOS = (GROUPED, *RIVALS, CAREFUL)
+NAMES = {
+    GROUPED: "Soft Highway, grouped",
+    CAREFUL: "grouped, careful",
+    PAPER: "Soft Highway, the paper's gate",
+    DQN: "DQN",
+    N_STEP: "n-step DQN",
+}
+COLOURS = {GROUPED: "#0072b2", CAREFUL: "#56b4e9", PAPER: colour(PAPER), DQN: colour(DQN), N_STEP: colour(N_STEP)}
 LENGTHS = (10, 30, 60, 100)
-SURE = ("key-door", "lock")
+SURE = {"key-door": KNOWN["key-door"], "lock": KNOWN["lock"], "late": Known(1.0, 0.6)}
 """Without chance."""
 CHANCE = {
     "maintenance": KNOWN["maintenance"],
@@ -62,7 +71,7 @@ def cells(scale: Scale, seed: int) -> list[dict[str, Any]]:
 
 def run(task: str, length: int, steps: int, seeds: int, first: int) -> Iterable[Row]:
     """Every run of a task."""
-    known = KNOWN["umbrella"] if length else CHANCE.get(task) or KNOWN[task]
+    known = KNOWN["umbrella"] if length else (SURE | CHANCE)[task]
     curves: dict[tuple[str, int], list[Row]] = {}
 
     def keep(news: dict[str, Any]) -> None:
@@ -124,7 +133,7 @@ def verdict(rows: Rows) -> Verdict:
     told, good = [], []
     for length in sorted({row["length"] for row in rows} - {0}):
         here = select(rows, task="umbrella", length=length)
-        mine, others = solved(here, GROUPED), max(solved(here, algo) for algo in ALGOS[1:])
+        mine, others = solved(here, GROUPED), max(solved(here, algo) for algo in RIVALS)
         errors = [off(select(here, algo=algo)) for algo in (GROUPED, PAPER)]
         told.append(
             f"umbrella {length}: off by {errors[0]:.1f} (paper's gate {errors[1]:.1f}), right {mine} (best {others})"
@@ -132,7 +141,7 @@ def verdict(rows: Rows) -> Verdict:
         good.append(errors[0] <= 2 and mine >= others)
     for task in dict.fromkeys(row["task"] for row in rows if not row["length"]):
         here = select(rows, task=task)
-        mine, others = solved(here, GROUPED), max(solved(here, algo) for algo in ALGOS[1:])
+        mine, others = solved(here, GROUPED), max(solved(here, algo) for algo in RIVALS)
         if task in SURE:
             steps = [float(np.mean([row["half"] for row in select(here, algo=algo)])) for algo in (GROUPED, PAPER)]
             told.append(f"{task}: {steps[0]:,.0f} steps (paper's gate {steps[1]:,.0f})")
@@ -146,9 +155,10 @@ def verdict(rows: Rows) -> Verdict:
 def plot(rows: Rows, out: Path) -> list[Path]:
     """The start's value by the umbrella's length; seeds that solved the tasks with chance; steps without it."""
     tasks = list(dict.fromkeys(row["task"] for row in rows if not row["length"]))
+    algos = [algo for algo in ALGOS if select(rows, algo=algo)]
     figure, grid = axes(2 if tasks else 1, "Where rewards are random", size=(4.6, 3.4))
-    spread = np.linspace(0.94, 1.06, len(ALGOS))
-    for algo, shift in zip(ALGOS, spread, strict=True):
+    spread = np.linspace(0.94, 1.06, len(algos))
+    for algo, shift in zip(algos, spread, strict=True):
         found = [row for row in select(rows, algo=algo) if row["length"]]
         at = [row["length"] * shift for row in found]
         grid[0].plot(at, [row["start"] for row in found], "o", ms=3, color=COLOURS[algo], alpha=0.7, label=NAMES[algo])
@@ -158,10 +168,11 @@ def plot(rows: Rows, out: Path) -> list[Path]:
     legend(grid[0], loc="upper left")
     for i, task in enumerate(tasks):
         here = select(rows, task=task)
-        for j, algo in enumerate(ALGOS):
-            its = select(here, algo=algo)
-            share = solved(here, algo) / max(len(its), 1)
-            grid[1].barh(i + 0.2 * (j - 1.5), share, 0.18, color=COLOURS[algo], alpha=0.9)
+        for j, algo in enumerate(algos):
+            share = solved(here, algo) / max(len(select(here, algo=algo)), 1)
+            grid[1].barh(
+                i + 0.8 * ((j + 0.5) / len(algos) - 0.5), share, 0.72 / len(algos), color=COLOURS[algo], alpha=0.9
+            )
     if tasks:
         grid[1].set_yticks(range(len(tasks)), tasks, fontsize=8)
         grid[1].set(title="Share of seeds that solved it", xlim=(0, 1.02), ylim=(len(tasks) - 0.5, -0.5))
