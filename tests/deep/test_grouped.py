@@ -96,6 +96,34 @@ def test_estimates_are_those_of_dictionaries(seed, confidence):
     np.testing.assert_allclose(one, wanted[1], atol=2e-5)
 
 
+@pytest.mark.parametrize("caution", [0.0, 2.0])
+def test_caution_pays_the_average_less_what_luck_adds_to_the_largest(caution):
+    data, state = walks(0, episodes=40, states=4)
+    state = state + 4 * (np.arange(len(state)) % 5)
+    rng = np.random.default_rng(0)
+    target, reference = rng.normal(size=(2, len(state))).astype(np.float32)
+    counts = rng.random(len(state)) < 0.7
+    pairs = grouping.alike(hashed(state), data, jnp.ones(len(state), bool), jnp.asarray(counts))
+    found = grouping.cautious(jnp.asarray(target), jnp.asarray(reference), pairs, caution, num_actions=2)
+    action, changed = np.asarray(data.action), 0
+    for i in range(len(state)):
+        same = [j for j in range(len(state)) if counts[j] and (state[j], action[j]) == (state[i], action[i])]
+        wanted = target[i]
+        if caution and counts[i] and pairs.random[i]:
+            changed += 1
+            error = reference[same].std(ddof=1) / math.sqrt(len(same)) if len(same) > 1 else 0.0
+            wanted = target[same].mean() - caution * error / math.sqrt(math.pi)  # the larger of two: 1/√π
+        assert found[i] == pytest.approx(wanted, abs=2e-4)
+    assert (changed > 20) == bool(caution)
+
+
+def test_the_largest_of_some_normal_numbers():
+    drawn = np.random.default_rng(0).normal(size=(200_000, 4)).max(axis=1)
+    assert grouping.largest_of(4) == pytest.approx(drawn.mean(), abs=4 * drawn.std() / math.sqrt(drawn.size))
+    assert grouping.largest_of(1) == pytest.approx(0, abs=1e-6)
+    assert grouping.largest_of(2) == pytest.approx(1 / math.sqrt(math.pi), abs=1e-6)
+
+
 def test_without_chance_it_is_the_paper_s_gate():
     data, state = walks(0, chance=0.0)
     state = state + 3 * (np.arange(len(state)) % 5)  # tells the time: when an episode ends is no chance either
@@ -170,3 +198,7 @@ def test_refused():
         DQN(confidence=2)
     with pytest.raises(ValueError, match=r"confidence=nan: give a number that is finite"):
         DQN(chooser="grouped", confidence=math.nan)
+    with pytest.raises(ValueError, match=r"caution=1: give a number equal to 0, or chooser=grouped"):
+        DQN(caution=1)
+    with pytest.raises(ValueError, match=r"caution=-1: give a number that is finite and at least 0"):
+        DQN(chooser="grouped", caution=-1)

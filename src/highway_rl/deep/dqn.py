@@ -22,7 +22,7 @@ from highway_rl.core.bootstrap import filled, maxmin
 from highway_rl.core.targets import TargetRule, Trajectory, sampled_returns, soft_highway
 from highway_rl.data.codec import codec_of, decoded
 from highway_rl.deep import fused, networks
-from highway_rl.deep.grouping import Alike, Group, combine_by_policy, estimates
+from highway_rl.deep.grouping import Alike, Group, cautious, combine_by_policy, estimates
 from highway_rl.deep.normalized import normalized
 from highway_rl.deep.optimizers import MakeOptimizer, centred_rmsprop
 from highway_rl.deep.settings import check_agent, check_spec
@@ -45,6 +45,7 @@ class DQN:
     epsilon_steps: Any = 1e5
     max_gradient: Any = 1.0
     confidence: Any = 0.0
+    caution: Any = 0.0
     num_networks: int = static(default=1)
     batch_size: int = static(default=32)
     loss: str = static(default="huber")
@@ -225,6 +226,8 @@ def targets(
     else:
         pooled = combine_by_policy(rule.backup, returns, reference, data.action, group, agent.num_policies, key, by)
         target, returns, reference = pooled
+    if pairs is not None:
+        target = cautious(jnp.asarray(target), jnp.asarray(of_reference), pairs, agent.caution, q.shape[1])
     returns, reference = by or (returns, reference)
     return Targets(target, returns, reference, sampled, of_reference)
 

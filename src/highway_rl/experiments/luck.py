@@ -24,18 +24,17 @@ from highway_rl.records.figures import axes, colour, legend, save
 from highway_rl.runs import Config, fit
 
 GROUPED, PAPER, DQN, N_STEP = "soft-highway-dqn:chooser=grouped", "soft-highway-dqn", "dqn", "n-step-dqn"
-CAREFUL = f"{GROUPED},confidence=-2,k=4"
-"""What was earned counts unless a promise is two standard errors above it, and the smallest of four values counts."""
+CAUTIOUS = f"{GROUPED},caution=2"
 RIVALS = (PAPER, DQN, N_STEP)
-ALGOS = (GROUPED, *RIVALS, CAREFUL)
+ALGOS = (GROUPED, *RIVALS, CAUTIOUS)
 NAMES = {
     GROUPED: "Soft Highway, grouped",
-    CAREFUL: "grouped, careful",
+    CAUTIOUS: "grouped, cautious",
     PAPER: "Soft Highway, the paper's gate",
     DQN: "DQN",
     N_STEP: "n-step DQN",
 }
-COLOURS = {GROUPED: "#0072b2", CAREFUL: "#56b4e9", PAPER: colour(PAPER), DQN: colour(DQN), N_STEP: colour(N_STEP)}
+COLOURS = {GROUPED: "#0072b2", CAUTIOUS: "#56b4e9", PAPER: colour(PAPER), DQN: colour(DQN), N_STEP: colour(N_STEP)}
 LENGTHS = (10, 30, 60, 100)
 SURE = {"key-door": KNOWN["key-door"], "lock": KNOWN["lock"], "late": Known(1.0, 0.6)}
 """Without chance."""
