@@ -45,13 +45,13 @@ class DQN:
     epsilon_steps: Any = 1e5
     max_gradient: Any = 1.0
     confidence: Any = 0.0
-    caution: Any = 0.0
     num_networks: int = static(default=1)
     batch_size: int = static(default=32)
     loss: str = static(default="huber")
     num_policies: int = static(default=1)
     normalize: bool = static(default=False)
     chooser: str = static(default="sample")
+    caution: float = static(default=0.0)
     network: networks.MakeNetwork = static(default=networks.auto)
     optimizer: MakeOptimizer = static(default=centred_rmsprop)
 
@@ -226,7 +226,7 @@ def targets(
     else:
         pooled = combine_by_policy(rule.backup, returns, reference, data.action, group, agent.num_policies, key, by)
         target, returns, reference = pooled
-    if pairs is not None:
+    if pairs is not None and agent.caution:
         target = cautious(jnp.asarray(target), jnp.asarray(of_reference), pairs, agent.caution, q.shape[1])
     returns, reference = by or (returns, reference)
     return Targets(target, returns, reference, sampled, of_reference)

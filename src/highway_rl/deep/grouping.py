@@ -11,7 +11,6 @@ the other rows of the pair have earned.
 from __future__ import annotations
 
 import functools
-import math
 from typing import Any, NamedTuple
 
 import jax
@@ -141,29 +140,31 @@ def estimates(
 
 
 def cautious(
-    target: Float[Array, "t"], reference: Float[Array, "t"], pairs: Alike, caution: Any, num_actions: int
+    target: Float[Array, "t"], reference: Float[Array, "t"], pairs: Alike, caution: float, num_actions: int
 ) -> Float[Array, "t"]:
-    """What rows of a random pair are paid with `caution` c > 0: the average of their pair's targets, less c·b standard
+    """What rows of a random pair are paid with `caution` c: the average of their pair's targets, less c·b standard
     errors of its 1-step returns. A value is the largest of |A| such averages, and luck makes that one too large by
-    about b of them, the mean of the largest of |A| normal numbers. With c = 0, and for any other pair, nothing changes;
-    with many rows the difference goes to 0.
+    about b of them, the mean of the largest of |A| normal numbers. For any other pair nothing changes, and with many
+    rows the difference goes to 0.
     """
-    own = jnp.stack([target, reference, jnp.square(reference), jnp.ones_like(target)], axis=1)
-    own = jnp.where(pairs.counts[:, None], own, 0.0)
-    found = jax.ops.segment_sum(own, pairs.bucket, pairs.buckets + 1)[pairs.bucket]
-    count = jnp.maximum(found[:, 3], 1)
-    mean, one, square = (found[:, :3] / count[:, None]).T
-    error = jnp.sqrt(jnp.maximum(square - jnp.square(one), 0) / jnp.maximum(count - 1, 1))
-    known = pairs.counts & pairs.random & (caution > 0)
-    return jnp.where(known, mean - caution * largest_of(num_actions) * error, target)
+    sums = lambda x: jax.ops.segment_sum(  # noqa: E731
+        jnp.where(pairs.counts[:, None], x, 0.0), pairs.bucket, pairs.buckets + 1
+    )[pairs.bucket]
+    found = sums(jnp.stack([target, reference, jnp.ones_like(target)], axis=1))
+    count = jnp.maximum(found[:, 2], 1)
+    mean, one = (found[:, :2] / count[:, None]).T
+    square = sums(jnp.square(reference - one)[:, None])[:, 0]
+    error = jnp.sqrt(square / (count * jnp.maximum(count - 1, 1)))
+    return jnp.where(pairs.counts & pairs.random, mean - caution * largest_of(num_actions) * error, target)
 
 
 @functools.cache
 def largest_of(count: int) -> float:
     """The mean of the largest of so many normal numbers, ∫ 1 − Φᵏ over x > 0 less ∫ Φᵏ over x < 0."""
+    from scipy.special import ndtr
+
     x = np.linspace(-10, 10, 20_001)
-    below = np.array([0.5 * math.erfc(-v / math.sqrt(2)) for v in x]) ** count
-    return float(np.trapezoid(np.heaviside(x, 0.5) - below, x))
+    return float(np.trapezoid(np.heaviside(x, 0.5) - ndtr(x) ** count, x))
 
 
 def combine_by_policy(

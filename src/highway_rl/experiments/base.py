@@ -59,7 +59,7 @@ class Experiment:
     """One figure of the paper. `run` turns a cell into rows; `claims` judges rows by the number of the claim.
 
     `cost` orders cells that run side by side, the dearest first; `workers` is how many do so unless the user says.
-    Cells that train `networks` keep the GPU in their own processes too, if there is one; others have a thread each.
+    In processes of their own cells have one thread of the processor; those that train `networks` the GPU, where one is.
     Where the cells are training runs there are `stages` instead: what is still wanted, given the rows there are.
     """
 
@@ -124,8 +124,8 @@ def run(
 ) -> Path:
     """Run every cell, write `<out>/<name>.csv` as they finish, and return its path. `step` hears of each finished cell.
 
-    With several `workers` cells run in processes of their own. `resume` keeps the rows of cells that
-    the file has already, if the same code, scale and seed made them.
+    With several `workers` cells run in processes of their own. `resume` keeps the rows of cells that the file has
+    already, if the same code, scale and seed made them.
     """
     if scale not in get_args(Scale):
         raise checks.unknown("scale", scale, get_args(Scale))
@@ -140,7 +140,7 @@ def run(
     cells = experiment.cells(scale, seed)
     path = out / f"{experiment.name}.csv"
     facts = provenance(experiment=experiment.name, scale=scale, seed=seed, cells=len(cells), workers=workers)
-    if workers > 1 and not experiment.networks:
+    if workers > 1 and not _on_gpu(experiment):
         facts["device"] = f"cpu ({platform.machine()}), one thread a worker"
     done, (seconds, cpu) = stored_cells(path, facts, cells) if resume else ({}, (0.0, 0.0))
     start = written = time.perf_counter()
@@ -176,15 +176,21 @@ def _finished(
         return
     order = sorted(cells, key=lambda i: -experiment.cost(cells[i]))
     spawn = multiprocessing.get_context("spawn")
-    pool = concurrent.futures.ProcessPoolExecutor(
-        workers, spawn, initializer=None if experiment.networks else _one_thread
-    )
+    begin = None if _on_gpu(experiment) else _one_thread
+    pool = concurrent.futures.ProcessPoolExecutor(workers, spawn, initializer=begin)
     try:
         waiting = {pool.submit(_rows_of, experiment.name, cells[i]): i for i in order}
         for ready in concurrent.futures.as_completed(waiting):
             yield waiting[ready], *ready.result()
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _on_gpu(experiment: Experiment) -> bool:
+    """Whether its workers share a GPU."""
+    import jax
+
+    return experiment.networks and jax.default_backend() != "cpu"
 
 
 def _one_thread() -> None:

@@ -56,7 +56,7 @@ VARIANTS = {
     "time shown, γ = 0.999": Variant(False, "soft-highway-dqn:k=1,discount=0.999", TIMED),
     "time shown, γ = 0.9999": Variant(False, "soft-highway-dqn:k=1,discount=0.9999", TIMED),
     "time shown, 160 episodes": Variant(False, "soft-highway-dqn:k=1,capacity=400000", TIMED),
-    "all three, γ = 0.999": Variant(False, "soft-highway-dqn:k=1,discount=0.999,capacity=400000", TIMED),
+    "time, 160 episodes, γ = 0.999": Variant(False, "soft-highway-dqn:k=1,discount=0.999,capacity=400000", TIMED),
     "paid every 2,000 steps": Variant(True, delay=2000),
 }
 SIZES: dict[Scale, tuple[tuple[str, ...], int, int, int]] = {
