@@ -77,3 +77,17 @@ def test_without_ray_it_says_what_to_install(capsys, tmp_path, monkeypatch):
     with pytest.raises(SystemExit, match="2"):
         main(["sweep", "late", "--executor", "ray", "--out", str(tmp_path / "out")])
     assert "pip install 'highway-rl[ray]'" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_after_failures_the_table_still_comes(tmp_path, capsys, monkeypatch):
+    def train(*given, **more):
+        raise RuntimeError("out of luck")
+
+    monkeypatch.setattr(trials, "train", train)
+    with pytest.raises(SystemExit, match="2"):
+        main(["sweep", *WORDS, "--out", str(tmp_path)])
+    said = capsys.readouterr()
+    assert "0 of 6" in said.out
+    assert "failed: late dqn:k=1 seed 0: RuntimeError: out of luck" in said.out
+    assert "some cells failed" in said.err

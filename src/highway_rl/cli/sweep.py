@@ -75,6 +75,7 @@ class Sweep:
     def __call__(self) -> None:
         from highway_rl.cli.live import warnings_as_lines
         from highway_rl.cli.train import many_devices
+        from highway_rl.runs.queue import Failed
         from highway_rl.runs.status import status
         from highway_rl.runs.sweep import joined, sweep
 
@@ -88,10 +89,16 @@ class Sweep:
         if self.devices == "group" and not joined():
             sweep(spec, out=self.out, minutes=self.minutes, **how)
             return None
+        failed = False
         with live(self.out) as say, warnings_as_lines():
-            sweep(spec, out=self.out, minutes=self.minutes, say=say, **how)
+            try:
+                sweep(spec, out=self.out, minutes=self.minutes, say=say, **how)
+            except Failed:
+                failed = True  # the table names them
         show(status(self.out))
         print(f"folder: {self.out}")
+        if failed:
+            raise ValueError("some cells failed, as said above: run the same again when that is mended")
 
     def cells(self) -> Any:
         """What to run, from the options or the file."""

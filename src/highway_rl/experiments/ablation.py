@@ -152,4 +152,5 @@ def ablation(
         claims={number: lambda rows: judge(by_variant(rows, variants, sizes))},
         stages=stages(variants, agent, order, sizes),
         tables=tables,
+        ready=lambda rows: bool(rows) and any(by_variant(rows, variants, sizes).values()),
     )

@@ -60,7 +60,8 @@ class Experiment:
 
     `cost` orders cells that run side by side, the dearest first; `workers` is how many do so unless the user says.
     In processes of their own cells have one thread of the processor; those that train `networks` the GPU, where one is.
-    Where the cells are training runs there are `stages` instead: what is still wanted, given the rows there are.
+    Where the cells are training runs there are `stages` instead: what is still wanted, given the rows there are. Those
+    are looked at once they are `ready`.
     """
 
     name: str
@@ -75,6 +76,7 @@ class Experiment:
     cost: Callable[[dict[str, Any]], float] = lambda cell: 0.0
     workers: Callable[[Scale], int] = lambda scale: 1
     networks: bool = False
+    ready: Callable[[Rows], bool] = bool
 
     def stored(self, out: Path) -> Rows:
         """The rows that are stored; a `ValueError` says how to make them."""
@@ -82,7 +84,9 @@ class Experiment:
             return read_rows(self.path(out))[0]
         if rows := self.found(out):
             return rows
-        raise ValueError(f"{self.path(out)} holds no runs of {self.name}: make them with `highway-rl run {self.name}`")
+        raise ValueError(
+            f"{self.path(out)} holds too few runs of {self.name} to show: make them with `highway-rl run {self.name}`"
+        )
 
     def found(self, out: Path) -> Rows:
         """The rows that are stored, or none."""

@@ -42,13 +42,13 @@ def pending(
 
 
 def rows_of(experiment: Experiment, out: Path) -> Rows:
-    """The rows of an experiment's trials at the largest scale of which there are any."""
+    """The rows of an experiment's trials at the largest scale of which there are enough."""
     every = trials.stored(out)
     for scale in reversed(get_args(Scale)):
         for seed in sorted({row["first_seed"] for row in every if row.get("scale") == scale}):
             stages = experiment.stages(scale, seed, every) if experiment.stages else []
             ids = {trial.id for stage in stages if stage.own for trial in stage.trials}
-            if rows := [row for row in every if row["id"] in ids]:
+            if experiment.ready(rows := [row for row in every if row["id"] in ids]):
                 return rows
     return []
 

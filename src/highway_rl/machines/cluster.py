@@ -6,6 +6,7 @@ A cluster that is begun here lives on this machine alone: it has no dashboard, a
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 import socket
 import sys
@@ -22,13 +23,10 @@ STORE = 512 * 2**20
 """Bytes of memory that a local cluster sets aside for what workers send: values of large models, else next to none."""
 
 
-def import_ray() -> Any:
-    """Ray, or how to get it."""
-    try:
-        import ray
-    except ImportError:
-        raise ValueError("executor ray needs a package that is not here: run pip install 'highway-rl[ray]'") from None
-    return ray
+def installed() -> None:
+    """Refuses where Ray is not there. It is not imported yet: what it reads when it is, is set in `cluster`."""
+    if importlib.util.find_spec("ray") is None:
+        raise ValueError("executor ray needs a package that is not here: run pip install 'highway-rl[ray]'")
 
 
 class Actors:
@@ -60,7 +58,9 @@ def cluster(count: int | None, address: str | None) -> Iterator[Actors]:
     if address is None:
         # Ray reads it when it is imported: without it the node has the machine's own address, and listens there
         os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
-    ray = import_ray()
+    installed()
+    import ray
+
     if ray.is_initialized():
         raise ValueError("this process is connected to a Ray cluster already: call ray.shutdown() first")
     options: dict[str, Any] = {"address": address, "log_to_driver": False, "configure_logging": False}

@@ -134,6 +134,19 @@ def told(future: Future[Any], deaths: tuple[type[BaseException], ...]) -> Future
     return out
 
 
+def check(executor: str, count: int | None, address: str | None) -> None:
+    """Refuses what `workers` cannot begin, before anything else is done."""
+    checks.choice("executor", executor, EXECUTORS)
+    if count is not None:
+        checks.whole("workers", count, 1)
+    if address is not None and executor != "ray":
+        raise checks.refusal("address", address, "it with executor ray, or leave it out")
+    if executor == "ray":
+        from highway_rl.machines.cluster import installed
+
+        installed()
+
+
 @contextlib.contextmanager
 def workers(
     executor: str = "local",
@@ -144,11 +157,7 @@ def workers(
 ) -> Iterator[Workers]:
     """Workers of an executor in EXECUTORS, until the block is left; a count of None is one here, and all that the
     cluster has there. `environments` are variables for processes of this machine."""
-    checks.choice("executor", executor, EXECUTORS)
-    if count is not None:
-        checks.whole("workers", count, 1)
-    if address is not None and executor != "ray":
-        raise checks.refusal("address", address, "it with executor ray, or leave it out")
+    check(executor, count, address)
     if executor == "ray":
         from highway_rl.machines.cluster import cluster
 

@@ -94,6 +94,10 @@ def seen_by_all(found: Workers, out: Path) -> None:
         mark.unlink()
 
 
+class Failed(ValueError):
+    """Some batches did, each time; all others are done."""
+
+
 class _Queue:
     """One call of `work`."""
 
@@ -122,7 +126,7 @@ class _Queue:
                 how = self._outcome(future, batch, functools.partial(workers.revive, i))
                 self.say(f"{how} {batch.name}, {time.time() - begun:.0f} s")
         if self.failed:
-            raise ValueError(f"{'; '.join(self.failed.values())}: run the same again when it is mended")
+            raise Failed(f"{'; '.join(self.failed.values())}: run the same again when it is mended")
         return not self.pending(trials.stored(self.out), [])
 
     def _next(self, under_way: list[Batch]) -> Batch | None:

@@ -20,6 +20,7 @@ from typing import Any
 
 from highway_rl import checks
 from highway_rl.machines import group
+from highway_rl.machines.workers import check
 from highway_rl.records import ledger
 from highway_rl.records.rows import Rows, write_text
 from highway_rl.runs import queue, text, trials
@@ -155,6 +156,7 @@ def sweep(
     spec = tasks if isinstance(tasks, Sweep) else Sweep(tasks, algos, **options)
     out = Path(out).absolute()
     how: dict[str, Any] = {"executor": executor, "workers": workers, "address": address, "minutes": minutes}
+    check(executor, workers, address)
     with group.led() if devices == "group" else contextlib.nullcontext():
         if devices == "group" and not _leads(executor, workers):
             return []

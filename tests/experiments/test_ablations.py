@@ -1,0 +1,30 @@
+"""Ablations: the page tells what the stored rows say, and what cannot be compared yet is not shown."""
+
+from pathlib import Path
+
+import pytest
+
+from highway_rl.experiments import depth, gate
+from highway_rl.experiments.ablation import by_variant
+from highway_rl.experiments.queue import rows_of
+from highway_rl.experiments.scores import average, said
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("ablation", [gate, depth], ids=lambda module: module.EXPERIMENT.name)
+def test_the_tables_of_the_page_are_those_of_the_rows(ablation):
+    page = (ROOT / "docs" / "deep.md").read_text(encoding="utf-8")
+    runs = by_variant(rows_of(ablation.EXPERIMENT, ROOT / "results"), ablation.VARIANTS)
+    for name, tasks in runs.items():
+        assert [len(rows) for rows in tasks.values()] == [5, 5]
+        told = (f"{said(average(rows, 'training'))} | {said(average(rows, 'greedy'))}" for rows in tasks.values())
+        assert f"| {name} | {' | '.join(told)} |" in page
+
+
+def test_depth_waits_for_a_game_of_which_every_variant_has_run():
+    """Both have n = ∞: after the runs of `gate` alone `depth` has some rows, and nothing to compare."""
+    rows = rows_of(depth.EXPERIMENT, ROOT / "results")
+    assert depth.EXPERIMENT.ready(rows)
+    assert not depth.EXPERIMENT.ready([row for row in rows if row["algo"].endswith("n=end")])
+    assert not depth.EXPERIMENT.ready([])
