@@ -43,7 +43,7 @@ def hashed(state):
     return grouping.hash_rows(jnp.asarray(state[:, None], jnp.uint8))
 
 
-def in_python(data, state, returns, reference, counts, confidence):
+def in_python(data, state, returns, reference, counts, confidence, optimism):
     """Row by row, with dictionaries: the estimates of each return, and of the 1-step one."""
     data = jax.tree.map(np.asarray, data)
     rows = range(len(state))
@@ -68,15 +68,18 @@ def in_python(data, state, returns, reference, counts, confidence):
         if not any(random[i : end + 1]):
             continue
         found[i] = -np.inf  # the shorter ones end in values, and do not compete
-        if others and counts[i]:
+        if not counts[i]:
+            others = []
+        if many := len(others) + optimism:
             ahead = returns[others, -1] - reference[others]
-            found[i, -1] = returns[others, -1].mean() - confidence * ahead.std() / math.sqrt(len(others))
-            one[i] = reference[others].mean()
+            error = ahead.std() / math.sqrt(len(others)) if others else 0.0
+            found[i, -1] = (returns[others, -1].sum() + optimism * returns[i, -1]) / many - confidence * error
+            one[i] = (reference[others].sum() + optimism * reference[i]) / many
     return found, one
 
 
-@pytest.mark.parametrize(("seed", "confidence"), [(0, 0.0), (1, 1.5), (2, -2.0)])
-def test_estimates_are_those_of_dictionaries(seed, confidence):
+@pytest.mark.parametrize(("seed", "confidence", "optimism"), [(0, 0.0, 0.0), (1, 1.5, 1.0), (2, -2.0, 0.5)])
+def test_estimates_are_those_of_dictionaries(seed, confidence, optimism):
     data, state = walks(seed, episodes=40, states=4)
     state = state + 4 * (np.arange(len(state)) % 5)  # tells the time, so that not every pair is random
     rng = np.random.default_rng(seed)
@@ -86,9 +89,9 @@ def test_estimates_are_those_of_dictionaries(seed, confidence):
     )
     counts = rng.random(len(state)) < 0.7
     pairs = grouping.alike(hashed(state), data, jnp.ones(len(state), bool), jnp.asarray(counts))
-    args = GROUPED.rule.backup, jnp.asarray(returns), jnp.asarray(reference), data, pairs, confidence
+    args = GROUPED.rule.backup, jnp.asarray(returns), jnp.asarray(reference), data, pairs, confidence, optimism
     found, one = grouping.estimates(*args)
-    wanted = in_python(data, state, returns, reference, counts, confidence)
+    wanted = in_python(data, state, returns, reference, counts, confidence, optimism)
     facts = np.all(wanted[0] == returns, axis=1)
     assert 0.05 < facts.mean() < 0.95
     assert np.any(facts != ~np.asarray(pairs.random))  # luck that comes later counts, too

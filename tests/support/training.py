@@ -17,7 +17,7 @@ from highway_rl import runs
 from highway_rl.deep import dqn, loop
 from highway_rl.deep.diagnostics import Seen
 from highway_rl.deep.dqn import Learning
-from highway_rl.experiments import ablation, late_tasks, main
+from highway_rl.experiments import ablation, freeway, late_tasks, main
 from highway_rl.runs.presets import PRESETS
 from highway_rl.types import NEVER
 
@@ -108,6 +108,8 @@ def shortly(patch: pytest.MonkeyPatch) -> None:
     patch.setitem(main.SIZES, "smoke", size._replace(steps=dict.fromkeys(size.steps, steps)))
     patch.setitem(ablation.SIZES, "smoke", ablation.SIZES["smoke"]._replace(steps=steps))
     patch.setitem(late_tasks.STEPS, "smoke", steps)
+    variants, seeds, *_ = freeway.SIZES["smoke"]
+    patch.setitem(freeway.SIZES, "smoke", (variants, seeds, 2_700, 1))  # an episode has 2,500 steps
 
 
 def counting(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[int, int], int]:

@@ -45,6 +45,7 @@ class DQN:
     epsilon_steps: Any = 1e5
     max_gradient: Any = 1.0
     confidence: Any = 0.0
+    optimism: Any = 0.0
     num_networks: int = static(default=1)
     batch_size: int = static(default=32)
     loss: str = static(default="huber")
@@ -219,7 +220,8 @@ def targets(
         at = lambda x: jnp.sum(jnp.where(taken, x, 0.0), axis=-1)  # noqa: E731
         by = jnp.stack([at(averages[:, i]) for i in range(returns.shape[1])], axis=1), at(q)
     if pairs is not None:
-        by = estimates(rule.backup, jnp.asarray(returns), jnp.asarray(reference), data, pairs, agent.confidence)
+        own = jnp.asarray(returns), jnp.asarray(reference)
+        by = estimates(rule.backup, *own, data, pairs, agent.confidence, agent.optimism)
     if group is None or key is None:
         one = None if by is None else (by[0][:, None], by[1][:, None])
         target = combine_returns(rule.backup, returns[:, None], reference[:, None], by=one)

@@ -109,10 +109,16 @@ def estimates(
     data: Trajectory,
     pairs: Alike,
     confidence: Any = 0.0,
+    optimism: Any = 0.0,
 ) -> Estimates:
     """What the chooser "grouped" goes by. Where the rest of the episode met no random pair, returns are facts and stand
-    for themselves. Any other is judged by what the other rows of its pair earned, less `confidence` standard errors of
-    their advantage over the reference: the row that is paid has no say. Without others the gate stays shut.
+    for themselves. Any other is judged by what the m other rows of its pair earned, less `confidence` standard errors
+    of their advantage over the reference, and has itself the say of w = `optimism` rows:
+
+        estimate = (Σ_others G + w·G) / (m + w)
+
+    With w = 0 the row that is paid has no say, and without others the gate stays shut. With w > 0 a pair that is met
+    for the first time is judged as the paper does, and less so the more often it is met: optimism that decays.
 
     The rest of the episode counts, and not the path of the return alone: the value that a short one ends in was learned
     from luck if luck comes after it. And of the returns that are judged only the longest competes with the reference:
@@ -125,11 +131,16 @@ def estimates(
     own = jnp.concatenate([asked, ahead, reference[:, None], jnp.ones((count, 1))], axis=1)
     own = jnp.where(pairs.counts[:, None], own, 0.0)
     found = jax.ops.segment_sum(own, pairs.bucket, pairs.buckets + 1)[pairs.bucket] - own
-    rest = jnp.round(found[:, -1])
-    mean, square, one = jnp.split(found[:, :-1] / jnp.maximum(rest, 1)[:, None], (depths, 2 * depths), axis=1)
-    error = jnp.sqrt(jnp.maximum(square - jnp.square(mean - one), 0) / jnp.maximum(rest, 1)[:, None])
-    known = ((rest > 0) & pairs.counts)[:, None]
-    judged = jnp.where(known, mean - confidence * error, -jnp.inf if gated else asked)
+    found = jnp.where(pairs.counts[:, None], found, 0.0)
+    rest = jnp.round(found[:, -1:])
+    others = found[:, :-1] / jnp.maximum(rest, 1)
+    mean, square, one = jnp.split(others, (depths, 2 * depths), axis=1)
+    error = jnp.sqrt(jnp.maximum(square - jnp.square(mean - one), 0) / jnp.maximum(rest, 1))
+    known = rest + optimism > 0
+    theirs = rest / jnp.where(known, rest + optimism, 1)
+    one = theirs * one + (1 - theirs) * reference[:, None]
+    judged = theirs * mean + (1 - theirs) * asked - confidence * error
+    judged = jnp.where(known, judged, -jnp.inf if gated else asked)
 
     (to_the_end,) = lookahead(pairs.random.astype(jnp.float32), jnp.ones(count), data.last, (TO_END,))
     lucky = (to_the_end.reward > 0)[:, None]

@@ -34,7 +34,8 @@ def check_agent(agent: DQN) -> None:
     wanted = "that is finite" if most else "equal to 0, or chooser=grouped, which knows how sure it is"
     checks.numbers("confidence", agent.confidence, lambda x: (x == 0) | (abs(x) < most), wanted)
     wanted = "that is finite and at least 0" if most else "equal to 0, or chooser=grouped, which knows what is luck"
-    checks.numbers("caution", agent.caution, lambda x: (x == 0) | ((x > 0) & (x < most)), wanted)
+    for name in ("caution", "optimism"):
+        checks.numbers(name, getattr(agent, name), lambda x: (x == 0) | ((x > 0) & (x < most)), wanted)
     checks.choice("loss", agent.loss, ("huber", "squared"))
     if not agent.rules:
         raise ValueError("rule is an empty tuple: give at least one target rule")
