@@ -42,7 +42,7 @@ def flicker(kept_once: bool) -> Env:
     return Env(Spec("flicker", SHOWN, 2, horizon=7, frames=FRAMES if kept_once else 1), reset, step)
 
 
-@pytest.mark.parametrize(("policies", "envs"), [(1, 1), (2, 2)])
+@pytest.mark.parametrize(("policies", "envs"), [pytest.param(1, 1, marks=pytest.mark.full), (2, 2)])
 def test_a_run_is_the_same(policies, envs):
     """To the bit while nothing is forgotten; afterwards rows whose frames are gone are not drawn, which changes it."""
     found = {}

@@ -130,7 +130,7 @@ def test_what_cannot_be_made_again_says_what_to_do(env):
 def test_memory_is_counted_before_anything_is_built(monkeypatch):
     from highway_rl.runs import estimate
 
-    huge = dataclasses.replace(COUNTED, seeds=100_000, settings=COUNTED.settings | {"capacity": 100_000})
+    huge = dataclasses.replace(COUNTED, seeds=1_000, settings=COUNTED.settings | {"capacity": 10_000_000})
     with pytest.raises(ValueError, match=r"need about .* GB of memory and .* GB are free: give fewer seeds"):
         runs.setup(huge, to_train=True)
     monkeypatch.setattr(estimate, "free_memory", lambda: None)  # nobody says

@@ -241,7 +241,7 @@ def test_it_can_be_read():
 
 
 @pytest.mark.parametrize("algo", ["soft-highway-dqn", "highway-gate-3:n=5", "dqn"])
-@pytest.mark.parametrize("length", [1, 5, 300])
+@pytest.mark.parametrize("length", [1, pytest.param(5, marks=pytest.mark.full), 300])
 def test_a_picture(algo, length, tmp_path):
     agent = fresh(algo, length=6)
     path = agent.explain(random_episode(agent, length, terminated=True)).plot(tmp_path / "made" / "episode.png")
