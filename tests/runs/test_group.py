@@ -1,5 +1,6 @@
 """Several processes that train one program together: the rows of one process, written once, by the first."""
 
+import json
 import os
 import socket
 import subprocess
@@ -9,6 +10,7 @@ import psutil
 import pytest
 from cells import wait_for
 
+from highway_rl.cli.app import main
 from highway_rl.machines import group
 from highway_rl.records import ledger
 from highway_rl.runs import Sweep, sweep, trials
@@ -18,19 +20,20 @@ SMALL = {"capacity": 200, "start": 100, "refresh": 100, "network": "mlp"}
 SPEC = Sweep("late", "dqn", "0-2", 200, "explorer", {"length": 6}, SMALL, episodes=2, most=2)  # two runs, and one
 MADE = {"seconds", "date", "resumed", "devices"}
 """What tells of the making of a row and not of the row."""
-WORDS = ["late", "--algo", "dqn", "--seeds", "0-2", "--steps", "200", "--preset", "explorer", "--set", "length=6"]
+WORDS = ["late", "--algo", "dqn", "--steps", "200", "--preset", "explorer", "--set", "length=6", "--episodes", "2"]
 WORDS += [word for name, value in SMALL.items() for word in ("--setting", f"{name}={value}")]
-WORDS += ["--episodes", "2", "--most", "2", "--devices", "group"]
+SWEEP = ["sweep", *WORDS, "--seeds", "0-2", "--most", "2", "--devices", "group"]
+TRAIN = ["train", *WORDS, "--seeds", "2", "--json"]
 
 
-def begin(number, port, out):
+def begin(number, port, words):
     """The command as the number-th of two processes."""
     variables = {
         "JAX_COORDINATOR_ADDRESS": f"127.0.0.1:{port}",
         "JAX_NUM_PROCESSES": "2",
         "JAX_PROCESS_ID": f"{number}",
     }
-    words = [sys.executable, "-m", "highway_rl", "sweep", *WORDS, "--out", str(out)]
+    words = [sys.executable, "-m", "highway_rl", *words]
     given = {"env": os.environ | variables, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     return subprocess.Popen(words, **given)
 
@@ -48,7 +51,7 @@ def listens(process):
 
 def test_two_processes_make_the_rows_of_one_and_the_first_writes_them(tmp_path):
     port, out = free_port(), tmp_path / "group"
-    both = [begin(i, port, out) for i in range(2)]
+    both = [begin(i, port, [*SWEEP, "--out", str(out)]) for i in range(2)]
     assert wait_for(lambda: listens(both[0])) == {"127.0.0.1"}
     said = [one.communicate() for one in both]
     assert [one.returncode for one in both] == [0, 0], said
@@ -61,6 +64,30 @@ def test_two_processes_make_the_rows_of_one_and_the_first_writes_them(tmp_path):
         {r["id"]: {k: v for k, v in r.items() if k not in MADE} for r in x} for x in (alone, trials.stored(out))
     )
     assert one == other
+
+
+@pytest.mark.full
+def test_one_command_in_two_processes_trains_and_goes_on(tmp_path, capsys):
+    """Of which the first one writes and shows; what it refuses ends both."""
+
+    def both(*words):
+        port = free_port()
+        each = [begin(i, port, [*words, "--devices", "group"]) for i in range(2)]
+        said = [one.communicate() for one in each]
+        return [one.returncode for one in each], [out for out, _ in said], [err for _, err in said]
+
+    out = str(tmp_path / "group")
+    codes, shown, why = both(*TRAIN, "--out", out)
+    assert codes == [0, 0], why
+    assert shown[1] == ""
+    main([*TRAIN, "--out", str(tmp_path / "alone")])
+    assert json.loads(shown[0])["scores"] == json.loads(capsys.readouterr().out)["scores"]
+    codes, shown, why = both("resume", out, "--steps", "300", "--json")
+    assert codes == [0, 0], why
+    assert json.loads(shown[0])["step"] == 300
+    codes, _, why = both(*TRAIN, "--out", out)
+    assert codes == [2, 0], why
+    assert "holds a run" in why[0]
 
 
 def test_runs_are_spread_evenly_or_stay_with_the_first():

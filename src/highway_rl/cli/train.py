@@ -50,7 +50,8 @@ class Train:
     steps: float | None = None
     """Environment steps of each run; by default the preset's."""
     devices: str = "1"
-    """Spread the runs of a program over so many devices, or all; each then holds its share of the memory."""
+    """Spread the runs of a program over so many devices, or all; each then holds its share of the memory. group: over
+    those of all processes that a batch system (srun, mpirun) starts this command in."""
     out: Path = Path("runs/train")
     """Folder for checkpoints, metrics.csv, evaluation.json, TensorBoard events, config.json, curves.png."""
     set: Annotated[Words, arg(metavar="NAME=VALUE"), UseAppendAction] = ()
@@ -100,8 +101,8 @@ class Train:
             save_store=not self.no_store,
             episodes=self.episodes,
         )
-        more: Any = {"target": self.target_score, "devices": many_devices(self.devices)}
-        go(config, self.out, in_json=self.json, resume=False, **more)
+        more: Any = {"target": self.target_score, "devices": many_devices(self.devices, ("all", "group"))}
+        together(config, self.out, in_json=self.json, resume=False, **more)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -111,7 +112,7 @@ class Resume:
     folder: Annotated[Positional[Path], arg(metavar="DIR")]
     """The folder `highway-rl train` wrote."""
     devices: str = "1"
-    """Spread the runs of a program over so many devices, or all; they may be others than before."""
+    """Spread the runs of a program over so many devices, all, or a group's; they may be others than before."""
     steps: float | None = None
     """Train for so many steps in all, where that is more than before."""
     json: bool = False
@@ -125,7 +126,8 @@ class Resume:
         config = runs.read_config(self.folder)
         if self.steps is not None:
             config = dataclasses.replace(config, steps=whole_steps(self.steps))
-        go(config, self.folder, in_json=self.json, resume=True, devices=many_devices(self.devices))
+        devices = many_devices(self.devices, ("all", "group"))
+        together(config, self.folder, in_json=self.json, resume=True, devices=devices)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -154,6 +156,18 @@ class Evaluate:
             options = {"episodes": self.episodes, "seed": self.seed, "max_steps": self.max_steps}
             rows = runs.evaluate(s, params, broken=broken, **options)
         _show({"step": step, "of": s.steps, "scores": rows}, self.json)
+
+
+def together(config: Any, out: Path, *, devices: int | str, **more: Any) -> None:
+    """Trains; as one of a group of processes, what the first of them does, and only that one shows it."""
+    from highway_rl.machines import group
+    from highway_rl.runs.fit import follow
+
+    with group.led() if devices == "group" else contextlib.nullcontext():
+        while devices == "group" and not group.leads():
+            if follow() is None:
+                return
+        go(config, out, devices=devices, **more)
 
 
 def go(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -45,7 +46,22 @@ def join() -> int:
             f"no group of processes is found ({checks.one_line(error)}): run the command with srun or mpirun, or set"
             f" {', '.join(VARIABLES.values())} for each process"
         ) from None
+    with _aside():
+        share()
     return jax.process_count()
+
+
+@contextlib.contextmanager
+def _aside() -> Iterator[None]:
+    """What libraries say on standard output, where a command may write JSON, goes to standard error."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 def _local() -> list[int] | None:
