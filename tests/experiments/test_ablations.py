@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from highway_rl.experiments import depth, gate
-from highway_rl.experiments.ablation import by_variant
+from highway_rl.experiments.ablation import Size, by_variant
 from highway_rl.experiments.queue import rows_of
 from highway_rl.experiments.scores import average, said
 
@@ -28,3 +28,15 @@ def test_depth_waits_for_a_game_of_which_every_variant_has_run():
     assert depth.EXPERIMENT.ready(rows)
     assert not depth.EXPERIMENT.ready([row for row in rows if row["algo"].endswith("n=end")])
     assert not depth.EXPERIMENT.ready([])
+
+
+def test_a_variant_that_came_later_is_left_out_until_it_has_run_everywhere():
+    sizes = {"paper": Size(("one", "two"), "", 1, 1)}
+
+    def shown(*runs):
+        rows = [{"scale": "paper", "task": task, "algo": algo, "seed": 0} for task, algo in runs]
+        found = by_variant(rows, {"paper": {"first": "a", "second": "b"}}, sizes, ("second",))
+        return {name: list(tasks) for name, tasks in found.items()}
+
+    assert shown(("one", "a"), ("two", "a"), ("one", "b")) == {"first": ["one", "two"]}
+    assert shown(("one", "a"), ("one", "b"), ("two", "b")) == {"first": ["one"], "second": ["one"]}

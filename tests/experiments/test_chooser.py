@@ -16,7 +16,7 @@ from highway_rl.experiments.scores import values
 def test_the_table_of_games_is_that_of_the_rows():
     root = Path(__file__).parents[2]
     page = (root / "docs" / "noise.md").read_text(encoding="utf-8")
-    runs = by_variant(rows_of(chooser.EXPERIMENT, root / "results"), chooser.VARIANTS, chooser.SIZES)
+    runs = by_variant(rows_of(chooser.EXPERIMENT, root / "results"), chooser.VARIANTS, chooser.SIZES, chooser.LATER)
     for task in runs[chooser.PAPER]:
         each = [by_task[task] for by_task in runs.values()]
         assert all(len(found) == chooser.SIZES["paper"].seeds for found in each)

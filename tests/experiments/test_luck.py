@@ -11,7 +11,7 @@ from highway_rl.records.rows import read_rows
 
 def rows(task, length=0, seeds=3, **by_algo):
     """Rows of a task in which each algorithm has the same in every seed."""
-    short = dict(zip(("grouped", "paper", "dqn", "n_step", "cautious"), luck.ALGOS, strict=True))
+    short = dict(zip(("grouped", "paper", "dqn", "n_step", "cautious", "hopeful"), luck.ALGOS, strict=True))
     same = {"task": task, "length": length, "start": 1.0, "solved": True, "half": 1_000}
     return [
         {**same, "algo": algo, "seed": s, **by_algo.get(name, {})} for name, algo in short.items() for s in range(seeds)

@@ -6,7 +6,8 @@ The two games were named before any of these runs was made.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import functools
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -62,9 +63,13 @@ def stages(
 
 
 def by_variant(
-    rows: Rows, variants: Mapping[Scale, Variants], sizes: Mapping[Scale, Size] = SIZES
+    rows: Rows,
+    variants: Mapping[Scale, Variants],
+    sizes: Mapping[Scale, Size] = SIZES,
+    later: Collection[str] = (),
 ) -> dict[str, dict[str, Rows]]:
-    """The runs by variant and task: of every task in which each variant has some."""
+    """The runs by variant and task: of every task in which each variant has some. Variants that came `later` are left
+    out until they have run in all of these."""
     scale: Scale = rows[0]["scale"]
     found: dict[str, dict[str, Rows]] = {name: {} for name in variants[scale]}
     for task in sizes[scale].tasks:
@@ -72,10 +77,10 @@ def by_variant(
             name: sorted((r for r in rows if r["task"] == task and r["algo"] == algo), key=lambda row: row["seed"])
             for name, algo in variants[scale].items()
         }
-        if all(mine.values()):
+        if all(its for name, its in mine.items() if name not in later):
             for name, its in mine.items():
                 found[name][task] = its
-    return found
+    return {name: its for name, its in found.items() if name not in later or all(its.values())}
 
 
 SHOWN = {"value": "mean value of the stored states", "bias": "targets above what followed"}
@@ -90,12 +95,13 @@ def draw(
     *,
     also: str | None = None,
     sizes: Mapping[Scale, Size] = SIZES,
+    later: Collection[str] = (),
 ) -> list[Path]:
     """Two panels a game: learning curves, and the greedy test of every seed; three where a column is shown, `also`."""
-    runs = by_variant(rows, variants, sizes)
+    runs = by_variant(rows, variants, sizes, later)
     scale: Scale = rows[0]["scale"]
     by_text = looks(variants[scale].values())
-    look = {name: by_text[algo] for name, algo in variants[scale].items()}
+    look = {name: by_text[algo] for name, algo in variants[scale].items() if name in runs}
     tasks = list(next(iter(runs.values())))
     wide = 3 if also else 2
     figure, grid = axes(wide * len(tasks), heading, columns=wide, size=(4.4, 3.0))
@@ -135,22 +141,25 @@ def ablation(
     order: int,
     also: str | None = None,
     sizes: Mapping[Scale, Size] = SIZES,
+    later: Collection[str] = (),
     plot: Callable[[Rows, Path], list[Path]] | None = None,
 ) -> Experiment:
     """An experiment of variants; its claim is judged by the runs by variant and task."""
     number, judge = claim
+    split = functools.partial(by_variant, variants=variants, sizes=sizes, later=later)
+    how: Any = {"also": also, "sizes": sizes, "later": later}
 
     def tables(rows: Rows) -> list[Table]:
-        runs: Mapping[str, ByTask] = by_variant(rows, variants, sizes)
+        runs: Mapping[str, ByTask] = split(rows)
         return [seed_table(summary, runs, test, lambda variant, _: variant) for test in ("greedy", "exploring")]
 
     return Experiment(
         name=name,
         paper=paper,
         summary=summary,
-        plot=plot or (lambda rows, out: draw(rows, variants, out / f"{name}.png", summary, also=also, sizes=sizes)),
-        claims={number: lambda rows: judge(by_variant(rows, variants, sizes))},
+        plot=plot or (lambda rows, out: draw(rows, variants, out / f"{name}.png", summary, **how)),
+        claims={number: lambda rows: judge(split(rows))},
         stages=stages(variants, agent, order, sizes),
         tables=tables,
-        ready=lambda rows: bool(rows) and any(by_variant(rows, variants, sizes).values()),
+        ready=lambda rows: bool(rows) and any(split(rows).values()),
     )

@@ -18,7 +18,9 @@ EVERY = {
     PAPER: "soft-highway-dqn",
     "learned": "soft-highway-dqn:chooser=learned",
     "grouped": "soft-highway-dqn:chooser=grouped",
+    "grouped, optimistic": "soft-highway-dqn:chooser=grouped,optimism=1",
 }
+LATER = ("grouped, optimistic",)
 VARIANTS: dict[Scale, Variants] = {"smoke": dict(list(EVERY.items())[:2]), "quick": EVERY, "paper": EVERY}
 GAMES = ("minatar/asterix", "minatar/breakout", "minatar/space_invaders")
 """Named before any of these runs was made: rare good episodes, no chance but in actions, and much to lose."""
@@ -59,4 +61,5 @@ EXPERIMENT = ablation(
     order=15,
     also="bias",
     sizes=SIZES,
+    later=LATER,
 )

@@ -24,17 +24,18 @@ from highway_rl.records.figures import axes, colour, legend, save
 from highway_rl.runs import Config, fit
 
 GROUPED, PAPER, DQN, N_STEP = "soft-highway-dqn:chooser=grouped", "soft-highway-dqn", "dqn", "n-step-dqn"
-CAUTIOUS = f"{GROUPED},caution=2"
+CAUTIOUS, HOPEFUL = f"{GROUPED},caution=2", f"{GROUPED},optimism=1"
 RIVALS = (PAPER, DQN, N_STEP)
-ALGOS = (GROUPED, *RIVALS, CAUTIOUS)
+ALGOS = (GROUPED, *RIVALS, CAUTIOUS, HOPEFUL)
 NAMES = {
     GROUPED: "Soft Highway, grouped",
     CAUTIOUS: "grouped, cautious",
+    HOPEFUL: "grouped, optimistic",
     PAPER: "Soft Highway, the paper's gate",
     DQN: "DQN",
     N_STEP: "n-step DQN",
 }
-COLOURS = {GROUPED: "#0072b2", CAUTIOUS: "#56b4e9", PAPER: colour(PAPER), DQN: colour(DQN), N_STEP: colour(N_STEP)}
+COLOURS = {GROUPED: "#0072b2", CAUTIOUS: "#56b4e9", HOPEFUL: "#e69f00"} | {algo: colour(algo) for algo in RIVALS}
 LENGTHS = (10, 30, 60, 100)
 SURE = {"key-door": KNOWN["key-door"], "lock": KNOWN["lock"], "late": Known(1.0, 0.6)}
 """Without chance."""
@@ -50,7 +51,7 @@ DISCOUNT = 0.999
 SIZES: dict[str, tuple[tuple[int, ...], tuple[str, ...], int, int]] = {
     "smoke": ((6,), (), 1, 1_500),
     "quick": ((10,), ("key-door-noisy",), 2, 10_000),
-    "paper": (LENGTHS, (*SURE, *CHANCE), 10, 30_000),
+    "paper": (LENGTHS, (*SURE, *CHANCE), 20, 30_000),
 }
 FIRST = 200
 """The first seed: those below were used to choose."""
