@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import warnings
 from collections.abc import Sequence
@@ -13,7 +14,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from highway_rl.core.backup import TO_END
 from highway_rl.deep.dqn import DQN, widened
+from highway_rl.deep.refresh import looks_everywhere
 from highway_rl.deep.schedule import Schedule
 from highway_rl.runs.programs import shape, unplayed
 from highway_rl.types import Env, HostEnv, Spec
@@ -45,10 +48,22 @@ def estimate(env: Env | HostEnv, kinds: Sequence[tuple[str, DQN, Schedule]], see
         memory[program] = memory.get(program, 0.0) + seeds * (held + BYTES_A_ROW * schedule.capacity)
         each = forward(agent, env.spec)
         updates = 3 * agent.batch_size * schedule.updates_per_step + agent.num_networks
-        refreshes = agent.num_networks * schedule.capacity / schedule.refresh
+        refreshes = agent.num_networks * refreshed(agent, schedule) / schedule.refresh
         seconds += schedule.steps * seeds * each * (updates + refreshes) / speed
         slowest = max(slowest, schedule.steps * LEAST_SECONDS[platform])
     return Estimate(max(memory.values()), max(seconds, slowest))
+
+
+def refreshed(agent: DQN, schedule: Schedule) -> float:
+    """Rows of the store that a refresh values, on average: of those that are there, the ones that the returns of the
+    coming period's batches end in, at most one for each depth."""
+    full, steps = schedule.capacity, max(schedule.steps, 1)
+    rows = steps / 2 if steps < full else full - full**2 / (2 * steps)
+    if looks_everywhere(agent):
+        return rows
+    depths = max(len({n for n in rule.backup.depths if n < TO_END} | {1}) for rule in agent.rules)
+    drawn = agent.batch_size * schedule.updates_per_step * schedule.refresh
+    return min(rows, depths * rows * -math.expm1(-drawn / rows))
 
 
 def _bytes(dtype: Any) -> int:
