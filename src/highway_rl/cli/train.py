@@ -160,14 +160,11 @@ class Evaluate:
 
 def together(config: Any, out: Path, *, devices: int | str, **more: Any) -> None:
     """Trains; as one of a group of processes, what the first of them does, and only that one shows it."""
-    from highway_rl.machines import group
-    from highway_rl.runs.fit import follow
+    from highway_rl.runs.fit import led
 
-    with group.led() if devices == "group" else contextlib.nullcontext():
-        while devices == "group" and not group.leads():
-            if follow() is None:
-                return
-        go(config, out, devices=devices, **more)
+    with led(devices) as leads:
+        if leads:
+            go(config, out, devices=devices, **more)
 
 
 def go(

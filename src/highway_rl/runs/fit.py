@@ -75,6 +75,16 @@ def follow() -> Trained | None:
 
 
 @contextlib.contextmanager
+def led(devices: int | str) -> Iterator[bool]:
+    """Whether this process says what to train: each does, but of a "group" only the first; the others have then done
+    their part."""
+    with group.led() if devices == "group" else contextlib.nullcontext():
+        while devices == "group" and not group.leads() and follow() is not None:
+            pass
+        yield devices != "group" or group.leads()
+
+
+@contextlib.contextmanager
 def alike(devices: int | str) -> Iterator[None]:
     """In a group what fails in one process ends it: the others wait for it in the middle of a program."""
     try:

@@ -26,7 +26,7 @@ from highway_rl.records.rows import Rows, write_text
 from highway_rl.runs import queue, text, trials
 from highway_rl.runs.config import Setup, plain_value, setup
 from highway_rl.runs.estimate import estimate
-from highway_rl.runs.fit import follow
+from highway_rl.runs.fit import led
 from highway_rl.runs.presets import preset as settings_of
 from highway_rl.runs.presets import preset_name, with_file
 from highway_rl.runs.trials import MOST, Batch, Trial
@@ -157,8 +157,10 @@ def sweep(
     out = Path(out).absolute()
     how: dict[str, Any] = {"executor": executor, "workers": workers, "address": address, "minutes": minutes}
     check(executor, workers, address)
-    with group.led() if devices == "group" else contextlib.nullcontext():
-        if devices == "group" and not _leads(executor, workers):
+    if devices == "group" and (executor != "local" or workers not in (None, 1)):
+        raise ValueError("a group of processes is its own executor: leave executor and workers out")
+    with trials.as_deep() if devices == "group" else contextlib.nullcontext(), led(devices) as leads:
+        if not leads:
             return []
         plan = Plan(spec, out)
         write_spec(spec, out, workers)
@@ -171,16 +173,6 @@ def sweep(
 def joined() -> bool:
     """Joins the group of this process; whether it leads it."""
     group.join()
-    return group.leads()
-
-
-def _leads(executor: str, workers: int | None) -> bool:
-    """Whether this process leads its group. One that does not has done its part when this returns."""
-    if executor != "local" or workers not in (None, 1):
-        raise ValueError("a group of processes is its own executor: leave executor and workers out")
-    with trials.as_deep():
-        while not group.leads() and follow() is not None:
-            pass
     return group.leads()
 
 
