@@ -153,10 +153,10 @@ def estimates(
 def cautious(
     target: Float[Array, "t"], reference: Float[Array, "t"], pairs: Alike, caution: float, num_actions: int
 ) -> Float[Array, "t"]:
-    """What rows of a random pair are paid with `caution` c: the average of their pair's targets, less c·b standard
-    errors of its 1-step returns. A value is the largest of |A| such averages, and luck makes that one too large by
-    about b of them, the mean of the largest of |A| normal numbers. For any other pair nothing changes, and with many
-    rows the difference goes to 0.
+    """What rows of a random pair that was met `OFTEN` are paid with `caution` c: the average of their pair's targets,
+    less c·b standard errors of its 1-step returns. A value is the largest of |A| such averages, and luck makes that one
+    too large by about b of them, the mean of the largest of |A| normal numbers. For any other pair nothing changes, and
+    with many rows the difference goes to 0.
     """
     sums = lambda x: jax.ops.segment_sum(  # noqa: E731
         jnp.where(pairs.counts[:, None], x, 0.0), pairs.bucket, pairs.buckets + 1
@@ -166,7 +166,8 @@ def cautious(
     mean, one = (found[:, :2] / count[:, None]).T
     square = sums(jnp.square(reference - one)[:, None])[:, 0]
     error = jnp.sqrt(square / (count * jnp.maximum(count - 1, 1)))
-    return jnp.where(pairs.counts & pairs.random, mean - caution * largest_of(num_actions) * error, target)
+    known = pairs.counts & pairs.random & (count >= OFTEN)
+    return jnp.where(known, mean - caution * largest_of(num_actions) * error, target)
 
 
 @functools.cache
