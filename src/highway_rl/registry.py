@@ -145,3 +145,6 @@ def bring(module: str) -> object:
             f"module {module!r} cannot be imported ({checks.one_line(error)}): run this where it can be found, or"
             " install it"
         ) from None
+    except Exception as error:
+        why = f"{type(error).__name__}: {checks.one_line(error)}"
+        raise ValueError(f"module {module!r} cannot be imported ({why}): run this again when it is mended") from error

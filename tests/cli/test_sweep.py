@@ -30,8 +30,9 @@ def test_a_sweep_and_its_status(quick, tmp_path, capsys):
     assert status(out).done == 6
     main(["sweep", "status", str(out)])
     assert "6 of 6" in capsys.readouterr().out
-    main(["sweep", *WORDS, "--out", str(out)])  # the same again runs nothing
-    assert "begins" not in capsys.readouterr().err
+    for again in (WORDS, ["--spec", str(out / "sweep.json")]):  # runs nothing
+        main(["sweep", *again, "--out", str(out)])
+        assert "begins" not in capsys.readouterr().err
     main(["report", "--results", str(out), "--out", str(tmp_path / "page.html")])
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "6 of 6 cells are done" in page
@@ -55,7 +56,10 @@ def test_a_log_file_gets_a_line_now_and_then(quick, tmp_path, capsys):
         ([], "a sweep needs tasks: give"),
         (["status"], "status stands alone: give"),
         (["status", "nowhere"], "is no sweep"),
-        (["late", "--spec", "x.toml"], "leave tasks and --algo out"),
+        (["late", "--spec", "x.toml"], "write it there, and leave tasks out"),
+        (["--spec", "x.toml", "--seeds", "0-7", "--import", "x"], "and leave --seeds, --import out"),
+        (["late", "--devices", "99"], "devices=99: give all, or a number up to"),
+        (["late", "--out", __file__], "is a file: give --out a folder"),
         (["--spec", "x.toml"], "x.toml is not there: give"),
         (["late", "--seeds", "x"], "seeds='x': give a range"),
         (["late", "--workers", "0"], "workers=0: give"),
@@ -66,7 +70,7 @@ def test_a_log_file_gets_a_line_now_and_then(quick, tmp_path, capsys):
 )
 def test_bad_input_is_one_line(words, says, capsys, tmp_path):
     with pytest.raises(SystemExit, match="2"):
-        main(["sweep", *words, "--out", str(tmp_path / "out")])
+        main(["sweep", "--out", str(tmp_path / "out"), *words])
     said = capsys.readouterr().err
     assert says in said
     assert said.count("\n") == 1

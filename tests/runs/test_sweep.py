@@ -8,6 +8,7 @@ import cells
 import pytest
 
 from highway_rl.runs import Sweep, status, sweep, trials, write_config
+from highway_rl.runs.folder import InUse, claimed, locked
 from highway_rl.runs.sweep import Plan, read_spec, seeds_of, write_spec
 
 SMALL = {"capacity": 500, "start": 100, "refresh": 100, "network": "mlp"}
@@ -100,6 +101,33 @@ def test_a_preset_file_brings_its_algorithm(tmp_path):
         Sweep("late", preset=str(path))
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "tasks = 3",
+        'tasks = ["late"]\nsettings = 3',
+        'tasks = ["late"]\nsteps = "many"',
+        'tasks = ["late"]\nseeds = 1.5',
+    ],
+)
+def test_what_cannot_be_in_a_file_is_said(line, tmp_path):
+    (tmp_path / "spec.toml").write_text(line)
+    with pytest.raises(ValueError, match=r"(tasks|settings|steps|seeds)=.*: give "):
+        read_spec(tmp_path / "spec.toml")
+
+
+def test_cells_that_another_batch_trains_are_left_to_it(tmp_path):
+    """Two sweeps in one folder, of which one has more seeds: claims are of batches, and cells are not trained twice."""
+    few, many = (Sweep("late", "dqn", seeds, 100, "explorer", {}, SMALL) for seeds in (2, 4))
+    ((one,), (other,)) = (Plan(spec, tmp_path).pending([], []) for spec in (few, many))
+    claim = trials.unfinished(tmp_path, f"{one.id}.claim")
+    with claimed(claim, {trial.id for trial in one.trials}), pytest.raises(InUse, match="these cells under way"):
+        trials.train(other, tmp_path, {})
+    assert sorted(path.name for path in claim.parent.iterdir()) == [".lock", claim.name]
+    with claimed(claim.with_name("x.claim"), {trial.id for trial in other.trials}):  # that one has ended
+        pass
+
+
 def test_status_from_the_folder_alone(tmp_path, monkeypatch):
     monkeypatch.setattr(trials, "train", lambda *given, **more: cells.train(*given, **more))
     fields = {"steps": 100, "preset": "general", "settings": {"refresh": 50}}
@@ -111,7 +139,7 @@ def test_status_from_the_folder_alone(tmp_path, monkeypatch):
     assert (found.cells, found.done, found.left, found.seconds_left) == (4, 3, 0, 0.0)
     assert found.failed == {"late dqn seed 2": "RuntimeError: out of luck"}
     assert found.best == [("late", "dqn", pytest.approx(4 / 9, rel=1e-4), 3)]
-    with trials.locked(trials.unfinished(tmp_path, "abc.claim")):
+    with locked(trials.unfinished(tmp_path, "abc.claim")):
         assert status(tmp_path).running == {"abc (compiling)": 0}
     assert status(tmp_path).running == {}
     with pytest.raises(ValueError, match="is no sweep"):
@@ -124,7 +152,7 @@ def test_status_of_programs_under_way(tmp_path):
     write_spec(spec, tmp_path, 1)
     one, _ = Plan(spec, tmp_path).pending([], [])
     work = trials.unfinished(tmp_path, one.id)
-    with trials.locked(work.with_name(f"{one.id}.claim")):
+    with locked(work.with_name(f"{one.id}.claim")):
         os.utime(work.with_name(f"{one.id}.claim") / ".lock", (time.time() - 100,) * 2)  # it was begun a while ago
         write_config(one.config(), work)
         (work / "metrics.csv").write_text("step,algo,seed\n100,dqn,0\n250,dqn,0\n")

@@ -15,6 +15,11 @@ from tyro.conf import Positional, UseAppendAction, arg
 
 Words = tuple[str, ...]
 Executor = Literal["local", "ray"]
+SAID = {"tasks": "tasks"} | {
+    name: f"--{name}" for name in ("algo", "seeds", "steps", "preset", "delay", "set", "setting", "episodes", "most")
+}
+SAID["imports"] = "--import"
+"""What a file says in place of the options."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -35,7 +40,7 @@ class Sweep:
     """Tasks, as `highway-rl train` takes them; or the word status and the folder of a sweep."""
     spec: Path | None = None
     """A TOML file with tasks, algos, seeds, steps, preset, env, settings, imports, episodes, most; in place of the
-    options."""
+    options. Or the sweep.json of a folder, to go on with it."""
     algo: Annotated[Words, arg(metavar="NAME[:OPTION=VALUE,…]"), UseAppendAction] = ()
     """As `highway-rl train` takes it; a list in brackets sweeps. May be given several times."""
     seeds: str = "1"
@@ -107,8 +112,11 @@ class Sweep:
         from highway_rl.runs.text import settings
 
         if self.spec is not None:
-            if self.tasks or self.algo:
-                raise ValueError(f"--spec {self.spec} says what to run: leave tasks and --algo out")
+            named = [word for name, word in SAID.items() if getattr(self, name) != getattr(type(self), name)]
+            if named:
+                raise ValueError(
+                    f"--spec {self.spec} says what to run: write it there, and leave {', '.join(named)} out"
+                )
             return read_spec(self.spec)
         if not self.tasks:
             raise ValueError("a sweep needs tasks: give their names, or --spec FILE.toml")

@@ -9,6 +9,7 @@ from highway_rl.experiments.report import Section, of_runs, runs_in_words
 from highway_rl.records.statistics import interval, mean
 from highway_rl.runs import status, trials
 from highway_rl.runs.status import read
+from highway_rl.runs.sweep import SPEC
 
 
 def section(folder: Path) -> Section:
@@ -44,5 +45,5 @@ def section(folder: Path) -> Section:
         [],
         tables,
         of_runs(rows),
-        f"highway-rl sweep --out {folder}",
+        f"highway-rl sweep --spec {folder / SPEC} --out {folder}",
     )

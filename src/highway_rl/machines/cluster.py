@@ -55,8 +55,8 @@ class _Actor:
 def cluster(count: int | None, address: str | None) -> Iterator[Actors]:
     """`count` actors on the cluster at `address`, or on one that is begun here and ends with the block. Each takes its
     share of the cluster's GPUs where there are any, else one CPU."""
-    if address is None:
-        # Ray reads it when it is imported: without it the node has the machine's own address, and listens there
+    if address is None or address.rpartition("/")[2].startswith(f"{LOOPBACK}:"):
+        # Ray reads it when it is imported: without it this process has the machine's own address, and listens there
         os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
     installed()
     import ray
@@ -77,7 +77,10 @@ def cluster(count: int | None, address: str | None) -> Iterator[Actors]:
             ray.init(**options)
     except (OSError, ValueError) as error:
         why = checks.one_line(error)
-        raise ValueError(f"no Ray cluster answers at {address} ({why}): give host:port of one, or none") from None
+        raise ValueError(
+            f"no Ray cluster answers at {address} ({why}): give host:port of one, or none; RAY_AUTH_MODE and the token"
+            " have to be the cluster's"
+        ) from None
     try:
         if address is None and (where := ray.util.get_node_ip_address()) != LOOPBACK:
             raise ValueError(

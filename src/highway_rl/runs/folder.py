@@ -14,6 +14,7 @@ import dataclasses
 import hashlib
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,6 +26,7 @@ from highway_rl.records.rows import write_text
 from highway_rl.runs import checkpoint
 from highway_rl.runs.config import Config, modules
 
+CELLS = "cells"
 OWN = ("config.json", "metrics.csv", "checkpoints")
 FREE = ("steps", "imports")
 """What may change when a run is resumed."""
@@ -35,7 +37,7 @@ def check_folder(config: Config, out: Path, *, resume: bool) -> bool:
 
     Whether config.json is still to be written.
     """
-    _writable(out)
+    check_writable(out)
     if not resume:
         if any((out / name).exists() for name in OWN):
             raise ValueError(
@@ -59,7 +61,7 @@ def check_folder(config: Config, out: Path, *, resume: bool) -> bool:
     return stored != asked
 
 
-def _writable(out: Path) -> None:
+def check_writable(out: Path) -> None:
     """Says before anything is computed that a folder cannot be had."""
     existing = next(path for path in (out.absolute(), *out.absolute().parents) if path.exists())
     if not existing.is_dir():
@@ -75,9 +77,9 @@ class InUse(ValueError):
 
 
 @contextlib.contextmanager
-def locked(out: Path, *, look: bool = False) -> Iterator[None]:
+def locked(out: Path, *, look: bool = False, wait: bool = False) -> Iterator[None]:
     """One process at a time trains into a folder; the lock ends with the process, however that ends. To `look` only
-    says whether one does, and writes nothing."""
+    says whether one does, and writes nothing; to `wait` refuses nobody."""
     try:
         import fcntl
     except ImportError:  # not on this system
@@ -87,7 +89,7 @@ def locked(out: Path, *, look: bool = False) -> Iterator[None]:
         out.mkdir(parents=True, exist_ok=True)
     with (out / ".lock").open("r" if look else "a+", encoding="utf-8") as file:
         try:
-            fcntl.flock(file, (fcntl.LOCK_SH if look else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+            fcntl.flock(file, (fcntl.LOCK_SH if look else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
         except OSError:
             file.seek(0)
             who = file.read().strip()
@@ -98,6 +100,37 @@ def locked(out: Path, *, look: bool = False) -> Iterator[None]:
             file.write(str(os.getpid()))
             file.flush()
         yield
+
+
+@contextlib.contextmanager
+def claimed(claim: Path, cells: set[str]) -> Iterator[None]:
+    """The lock of a claim on some cells, beside which others may be: one that asks for a cell of another, which is
+    being trained, is refused."""
+    with locked(claim):
+        with locked(claim.parent, wait=True):
+            for other in claim.parent.glob("*.claim"):
+                if other != claim and cells & _cells(other) and _is_locked(other):
+                    shutil.rmtree(claim, ignore_errors=True)
+                    raise InUse(f"{claim.parent} has these cells under way in {other.stem}: wait for them")
+            (claim / CELLS).write_text("\n".join(sorted(cells)), encoding="ascii")
+        yield
+
+
+def _cells(claim: Path) -> set[str]:
+    try:
+        return set((claim / CELLS).read_text(encoding="ascii").split())
+    except OSError:  # it has just ended
+        return set()
+
+
+def _is_locked(claim: Path) -> bool:
+    try:
+        with locked(claim, look=True):
+            return False
+    except FileNotFoundError:
+        return False
+    except InUse:
+        return True
 
 
 def plain(config: Config) -> dict[str, Any]:

@@ -24,9 +24,10 @@ from highway_rl.machines.workers import check
 from highway_rl.records import ledger
 from highway_rl.records.rows import Rows, write_text
 from highway_rl.runs import queue, text, trials
-from highway_rl.runs.config import Setup, plain_value, setup
+from highway_rl.runs.config import Setup, devices_of, plain_value, setup
 from highway_rl.runs.estimate import estimate
 from highway_rl.runs.fit import led
+from highway_rl.runs.folder import check_writable
 from highway_rl.runs.presets import preset as settings_of
 from highway_rl.runs.presets import preset_name, with_file
 from highway_rl.runs.trials import MOST, Batch, Trial
@@ -56,13 +57,20 @@ class Sweep:
     def __post_init__(self) -> None:
         for name in ("tasks", "algos", "imports"):
             given = getattr(self, name)
+            if not isinstance(given, str | tuple | list):
+                raise checks.refusal(name, given, "a list of names")
             words = (given,) if isinstance(given, str) else tuple(given)
             if not all(isinstance(word, str) for word in words):
                 raise checks.refusal(name, given, "names: workers in other processes find things by name")
             object.__setattr__(self, name, tuple(dict.fromkeys(words)))
+        for name in ("env", "settings"):
+            if not isinstance(getattr(self, name), dict):
+                raise checks.refusal(name, getattr(self, name), "names and their values")
         preset, algos, settings = with_file(self.preset, self.algos, self.settings)
         for name, value in (("preset", preset), ("algos", algos), ("settings", settings)):
             object.__setattr__(self, name, value)
+        if self.steps is not None:
+            checks.whole("steps", self.steps, 1)
         for name in ("env", "settings"):
             plain = {key: plain_value(key, value) for key, value in getattr(self, name).items()}
             object.__setattr__(self, name, plain)
@@ -99,6 +107,8 @@ def seeds_of(given: Any) -> tuple[int, ...]:
         if not all(spans) or sum(map(len, spans)) > MANY:
             raise refused
         given = int(given) if given.strip().isdigit() else [seed for span in spans for seed in span]
+    if isinstance(given, float):
+        raise refused
     if isinstance(given, int):
         given = range(checks.whole("seeds", given, 1, MANY))
     found = tuple(checks.whole("seeds", seed, 0, 2**32 - 1) for seed in given)
@@ -119,12 +129,16 @@ def as_text(value: Any) -> str:
 
 
 def read_spec(path: Path) -> Sweep:
-    """A spec from a TOML file, with the fields of `Sweep`."""
+    """A spec from a TOML file, with the fields of `Sweep`; or from the sweep.json of a folder."""
     try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
+        if path.name == SPEC:
+            found = json.loads(path.read_text(encoding="utf-8"))
+            found.pop("workers", None)
+        else:
+            found = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ValueError(f"{path} is not there: give a TOML file with tasks, algos, seeds, …") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, json.JSONDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is no TOML ({checks.one_line(error)}): write it as name = value lines") from None
     checks.options(str(path), found, [field.name for field in dataclasses.fields(Sweep)])
     if "tasks" not in found:
@@ -163,6 +177,10 @@ def sweep(
         if not leads:
             return []
         plan = Plan(spec, out)
+        if executor == "local":
+            for made in plan.made.values():
+                devices_of(devices, made.env)
+        check_writable(out)
         write_spec(spec, out, workers)
         while not queue.work(plan.pending, out, {"devices": devices}, say=say, **how) and minutes is None:
             time.sleep(1)  # what is left is trained by somebody else

@@ -25,7 +25,7 @@ from highway_rl.records.provenance import provenance
 from highway_rl.records.rows import Row, Rows, read_metrics
 from highway_rl.runs.config import Config
 from highway_rl.runs.fit import fit
-from highway_rl.runs.folder import locked, plain
+from highway_rl.runs.folder import claimed, plain
 from highway_rl.runs.standing import Trained
 from highway_rl.runs.text import settings
 
@@ -161,8 +161,9 @@ def train(
     whether it is. A fact is also over how many `devices` its runs are spread."""
     work = unfinished(out, batch.id)
     claim = work.with_name(f"{batch.id}.claim")
-    with locked(claim):  # from before the first look into the ledger until the row is there
-        done = {trial.id for trial in batch.trials} <= {row["id"] for row in stored(out)}
+    cells = {trial.id for trial in batch.trials}
+    with claimed(claim, cells):  # from before the first look into the ledger until the row is there
+        done = cells <= {row["id"] for row in stored(out)}
         done = done or _trained(batch, out, facts, report, should_stop)
         if done:
             for folder in (work, claim):
