@@ -121,6 +121,9 @@ def test_cells_that_another_batch_trains_are_left_to_it(tmp_path):
     few, many = (Sweep("late", "dqn", seeds, 100, "explorer", {}, SMALL) for seeds in (2, 4))
     ((one,), (other,)) = (Plan(spec, tmp_path).pending([], []) for spec in (few, many))
     claim = trials.unfinished(tmp_path, f"{one.id}.claim")
+    write_spec(few, tmp_path, 1)
+    with claimed(claim, {trial.id for trial in one.trials}, one.name):
+        assert list(status(tmp_path).running) == [f"{one.name} (compiling)"]
     with claimed(claim, {trial.id for trial in one.trials}), pytest.raises(InUse, match="these cells under way"):
         trials.train(other, tmp_path, {})
     assert sorted(path.name for path in claim.parent.iterdir()) == [".lock", claim.name]

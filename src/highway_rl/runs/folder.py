@@ -103,24 +103,29 @@ def locked(out: Path, *, look: bool = False, wait: bool = False) -> Iterator[Non
 
 
 @contextlib.contextmanager
-def claimed(claim: Path, cells: set[str]) -> Iterator[None]:
+def claimed(claim: Path, cells: set[str], name: str = "") -> Iterator[None]:
     """The lock of a claim on some cells, beside which others may be: one that asks for a cell of another, which is
     being trained, is refused."""
     with locked(claim):
         with locked(claim.parent, wait=True):
             for other in claim.parent.glob("*.claim"):
-                if other != claim and cells & _cells(other) and _is_locked(other):
+                if other != claim and cells & set(_lines(other)[1:]) and _is_locked(other):
                     shutil.rmtree(claim, ignore_errors=True)
                     raise InUse(f"{claim.parent} has these cells under way in {other.stem}: wait for them")
-            (claim / CELLS).write_text("\n".join(sorted(cells)), encoding="ascii")
+            (claim / CELLS).write_text("\n".join([name, *sorted(cells)]), encoding="utf-8")
         yield
 
 
-def _cells(claim: Path) -> set[str]:
+def claimed_by(claim: Path) -> str:
+    """What is trained there, in words, if that is known."""
+    return next(iter(_lines(claim)), "")
+
+
+def _lines(claim: Path) -> list[str]:
     try:
-        return set((claim / CELLS).read_text(encoding="ascii").split())
+        return (claim / CELLS).read_text(encoding="utf-8").splitlines()
     except OSError:  # it has just ended
-        return set()
+        return []
 
 
 def _is_locked(claim: Path) -> bool:

@@ -12,7 +12,7 @@ from highway_rl.records import ledger
 from highway_rl.records.rows import Rows, read_metrics
 from highway_rl.runs import trials
 from highway_rl.runs.config import Config
-from highway_rl.runs.folder import InUse, locked, read_config
+from highway_rl.runs.folder import InUse, claimed_by, locked, read_config
 from highway_rl.runs.queue import FAILED
 from highway_rl.runs.sweep import SPEC, Sweep, rates
 from highway_rl.runs.trials import Trial
@@ -107,7 +107,7 @@ def _program(claim: Path) -> _Program:
         begun, compiled = (path.stat().st_mtime for path in (claim / ".lock", work / "config.json"))
         step = max((int(row["step"]) for row in read_metrics(work)), default=0)
     except (ValueError, OSError, KeyError):
-        return _Program(f"{claim.stem} (compiling)")
+        return _Program(f"{claimed_by(claim) or claim.stem} (compiling)")
     runs = len(config.algos) * config.seeds
     rate = (time.time() - begun) / (step * runs) if step and compiled > begun else None
     return _Program(_name(config), step, config.task, runs, rate)

@@ -182,7 +182,14 @@ def sweep(
                 devices_of(devices, made.env)
         check_writable(out)
         write_spec(spec, out, workers)
-        while not queue.work(plan.pending, out, {"devices": devices}, say=say, **how) and minutes is None:
+        said: set[str] = set()
+
+        def once(text: str) -> None:
+            if text not in said:
+                said.add(text)
+                say(text)
+
+        while not queue.work(plan.pending, out, {"devices": devices}, say=once, **how) and minutes is None:
             time.sleep(1)  # what is left is trained by somebody else
     mine = {trial.id for trial in spec.trials()}
     return [row for row in trials.stored(out) if row["id"] in mine]

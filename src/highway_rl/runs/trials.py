@@ -162,7 +162,7 @@ def train(
     work = unfinished(out, batch.id)
     claim = work.with_name(f"{batch.id}.claim")
     cells = {trial.id for trial in batch.trials}
-    with claimed(claim, cells):  # from before the first look into the ledger until the row is there
+    with claimed(claim, cells, batch.name):  # from before the first look into the ledger until the row is there
         done = cells <= {row["id"] for row in stored(out)}
         done = done or _trained(batch, out, facts, report, should_stop)
         if done:
