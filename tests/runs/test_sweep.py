@@ -129,6 +129,9 @@ def test_cells_that_another_batch_trains_are_left_to_it(tmp_path):
     assert sorted(path.name for path in claim.parent.iterdir()) == [".lock", claim.name]
     with claimed(claim.with_name("x.claim"), {trial.id for trial in other.trials}):  # that one has ended
         pass
+    cells.train(one, tmp_path, {"seconds": 0.0}, should_stop=lambda: False)  # and is stored
+    with pytest.raises(InUse, match="stored in part by now"):
+        trials.train(other, tmp_path, {})
 
 
 def test_status_from_the_folder_alone(tmp_path, monkeypatch):

@@ -90,7 +90,7 @@ class Sweep:
             return show(status(Path(self.tasks[1])))
         spec = self.cells()
         how: dict[str, Any] = {"executor": self.executor, "workers": self.workers, "address": self.address}
-        how["devices"] = many_devices(self.devices, ("all", "group"))
+        how["devices"] = many_devices(self.devices)
         if self.devices == "group" and not joined():
             sweep(spec, out=self.out, minutes=self.minutes, **how)
             return None

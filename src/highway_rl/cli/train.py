@@ -101,7 +101,7 @@ class Train:
             save_store=not self.no_store,
             episodes=self.episodes,
         )
-        more: Any = {"target": self.target_score, "devices": many_devices(self.devices, ("all", "group"))}
+        more: Any = {"target": self.target_score, "devices": many_devices(self.devices)}
         together(config, self.out, in_json=self.json, resume=False, **more)
 
 
@@ -126,7 +126,7 @@ class Resume:
         config = runs.read_config(self.folder)
         if self.steps is not None:
             config = dataclasses.replace(config, steps=whole_steps(self.steps))
-        devices = many_devices(self.devices, ("all", "group"))
+        devices = many_devices(self.devices)
         together(config, self.folder, in_json=self.json, resume=True, devices=devices)
 
 
@@ -238,7 +238,8 @@ def _interval(found: dict[str, Any]) -> str:
     return f"{found['score']:.3g}" + ("" if half is None else f" ± {half:.2g}")
 
 
-def many_devices(text: str, words: tuple[str, ...] = ("all",)) -> int | str:
+def many_devices(text: str) -> int | str:
+    words = ("all", "group")
     if text not in words and not text.isdigit():
         raise ValueError(f"--devices {text}: give {', '.join(words)}, or a whole number >= 1")
     return text if text in words else int(text)

@@ -134,7 +134,7 @@ def told(future: Future[Any], deaths: tuple[type[BaseException], ...]) -> Future
     return out
 
 
-def check(executor: str, count: int | None, address: str | None) -> None:
+def check_workers(executor: str, count: int | None, address: str | None) -> None:
     """Refuses what `workers` cannot begin, before anything else is done."""
     checks.choice("executor", executor, EXECUTORS)
     if count is not None:
@@ -157,7 +157,7 @@ def workers(
 ) -> Iterator[Workers]:
     """Workers of an executor in EXECUTORS, until the block is left; a count of None is one here, and all that the
     cluster has there. `environments` are variables for processes of this machine."""
-    check(executor, count, address)
+    check_workers(executor, count, address)
     if executor == "ray":
         from highway_rl.machines.cluster import cluster
 

@@ -109,7 +109,7 @@ def claimed(claim: Path, cells: set[str], name: str = "") -> Iterator[None]:
     with locked(claim):
         with locked(claim.parent, wait=True):
             for other in claim.parent.glob("*.claim"):
-                if other != claim and cells & set(_lines(other)[1:]) and _is_locked(other):
+                if other != claim and cells & set(_lines(other)[1:]) and is_locked(other):
                     shutil.rmtree(claim, ignore_errors=True)
                     raise InUse(f"{claim.parent} has these cells under way in {other.stem}: wait for them")
             (claim / CELLS).write_text("\n".join([name, *sorted(cells)]), encoding="utf-8")
@@ -128,11 +128,12 @@ def _lines(claim: Path) -> list[str]:
         return []
 
 
-def _is_locked(claim: Path) -> bool:
+def is_locked(claim: Path) -> bool:
+    """Whether somebody trains there."""
     try:
         with locked(claim, look=True):
             return False
-    except FileNotFoundError:
+    except OSError:  # it has just ended
         return False
     except InUse:
         return True

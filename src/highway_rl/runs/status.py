@@ -12,7 +12,7 @@ from highway_rl.records import ledger
 from highway_rl.records.rows import Rows, read_metrics
 from highway_rl.runs import trials
 from highway_rl.runs.config import Config
-from highway_rl.runs.folder import InUse, claimed_by, locked, read_config
+from highway_rl.runs.folder import claimed_by, is_locked, read_config
 from highway_rl.runs.queue import FAILED
 from highway_rl.runs.sweep import SPEC, Sweep, rates
 from highway_rl.runs.trials import Trial
@@ -88,16 +88,8 @@ class _Program(NamedTuple):
 
 def _running(out: Path) -> list[_Program]:
     """Programs that somebody trains."""
-    found = []
-    for claim in sorted((out / trials.FOLDER / "unfinished").glob("*.claim")):
-        try:
-            with locked(claim, look=True):
-                pass
-        except InUse:
-            found.append(_program(claim))
-        except OSError:  # it ended while we looked
-            continue
-    return found
+    claims = sorted((out / trials.FOLDER / "unfinished").glob("*.claim"))
+    return [_program(claim) for claim in claims if is_locked(claim)]
 
 
 def _program(claim: Path) -> _Program:

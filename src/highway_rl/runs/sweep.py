@@ -14,13 +14,13 @@ import dataclasses
 import json
 import time
 import tomllib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from highway_rl import checks
 from highway_rl.machines import group
-from highway_rl.machines.workers import check
+from highway_rl.machines.workers import check_workers
 from highway_rl.records import ledger
 from highway_rl.records.rows import Rows, write_text
 from highway_rl.runs import queue, text, trials
@@ -57,14 +57,14 @@ class Sweep:
     def __post_init__(self) -> None:
         for name in ("tasks", "algos", "imports"):
             given = getattr(self, name)
-            if not isinstance(given, str | tuple | list):
+            if not isinstance(given, Iterable):
                 raise checks.refusal(name, given, "a list of names")
             words = (given,) if isinstance(given, str) else tuple(given)
             if not all(isinstance(word, str) for word in words):
                 raise checks.refusal(name, given, "names: workers in other processes find things by name")
             object.__setattr__(self, name, tuple(dict.fromkeys(words)))
         for name in ("env", "settings"):
-            if not isinstance(getattr(self, name), dict):
+            if not isinstance(getattr(self, name), Mapping):
                 raise checks.refusal(name, getattr(self, name), "names and their values")
         preset, algos, settings = with_file(self.preset, self.algos, self.settings)
         for name, value in (("preset", preset), ("algos", algos), ("settings", settings)):
@@ -107,10 +107,10 @@ def seeds_of(given: Any) -> tuple[int, ...]:
         if not all(spans) or sum(map(len, spans)) > MANY:
             raise refused
         given = int(given) if given.strip().isdigit() else [seed for span in spans for seed in span]
-    if isinstance(given, float):
-        raise refused
     if isinstance(given, int):
         given = range(checks.whole("seeds", given, 1, MANY))
+    if not isinstance(given, Iterable):
+        raise refused
     found = tuple(checks.whole("seeds", seed, 0, 2**32 - 1) for seed in given)
     if not found:
         raise refused
@@ -170,7 +170,7 @@ def sweep(
     spec = tasks if isinstance(tasks, Sweep) else Sweep(tasks, algos, **options)
     out = Path(out).absolute()
     how: dict[str, Any] = {"executor": executor, "workers": workers, "address": address, "minutes": minutes}
-    check(executor, workers, address)
+    check_workers(executor, workers, address)
     if devices == "group" and (executor != "local" or workers not in (None, 1)):
         raise ValueError("a group of processes is its own executor: leave executor and workers out")
     with trials.as_deep() if devices == "group" else contextlib.nullcontext(), led(devices) as leads:

@@ -25,7 +25,7 @@ from highway_rl.records.provenance import provenance
 from highway_rl.records.rows import Row, Rows, read_metrics
 from highway_rl.runs.config import Config
 from highway_rl.runs.fit import fit
-from highway_rl.runs.folder import claimed, plain
+from highway_rl.runs.folder import InUse, claimed, plain
 from highway_rl.runs.standing import Trained
 from highway_rl.runs.text import settings
 
@@ -163,8 +163,10 @@ def train(
     claim = work.with_name(f"{batch.id}.claim")
     cells = {trial.id for trial in batch.trials}
     with claimed(claim, cells, batch.name):  # from before the first look into the ledger until the row is there
-        done = cells <= {row["id"] for row in stored(out)}
-        done = done or _trained(batch, out, facts, report, should_stop)
+        left = cells - {row["id"] for row in stored(out)}
+        if left and left != cells:
+            raise InUse(f"{batch.name} is stored in part by now: run the same again for the rest")
+        done = not left or _trained(batch, out, facts, report, should_stop)
         if done:
             for folder in (work, claim):
                 shutil.rmtree(folder, ignore_errors=True)
