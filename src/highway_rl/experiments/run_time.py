@@ -87,17 +87,17 @@ def hours(rows: Rows) -> Verdict:
 
 def plot(rows: Rows, out: Path) -> list[Path]:
     counts = list(dict.fromkeys(row["runs"] for row in rows))
-    figure, (ax,) = axes(1, "Seconds a million steps take, for each agent", size=(7.0, 3.4))
+    figure, (ax,) = axes(1, "Seconds a million steps take, for each agent", size=(7.0, 3.8))
     algos = list(dict.fromkeys(row["algo"] for row in rows))
     for i, algo in enumerate(algos):
         mine = [select(rows, algo=algo, runs=n)[0]["an_agent"] for n in counts]
-        ax.plot(mine, [i + 0.12 * j for j in range(len(counts))], "o", ms=7, color=look(algo).colour)
+        ax.plot(mine, [i + 0.22 * j for j in range(len(counts))], "o", ms=7, color=look(algo).colour)
         for j, (x, n) in enumerate(zip(mine, counts, strict=True)):
             words = f"{n} {'run' if n == 1 else 'runs'} in a program: {x:.3g} s"
-            ax.annotate(words, (x, i + 0.12 * j), xytext=(6, -3), textcoords="offset points", fontsize=7)
+            ax.annotate(words, (x, i + 0.22 * j), xytext=(6, -3), textcoords="offset points", fontsize=7)
         ax.plot(HOURS[algo] * 3600 / 5, i, "x", ms=8, mew=2, color="0.35")
     ax.set_yticks(range(len(algos)), [algo.removesuffix("-dqn") for algo in algos])
-    ax.set(xscale="log", ylim=(len(algos) - 0.4, -0.6), xlabel="seconds (×: the paper's, on another machine)")
+    ax.set(xscale="log", ylim=(len(algos) - 0.3, -0.5), xlabel="seconds (×: the paper's, on another machine)")
     low, high = ax.get_xlim()
     ax.set_xlim(low, high * 6)
     return [save(figure, out / "run-time.png")]

@@ -108,7 +108,7 @@ def looks(names: Iterable[str]) -> dict[str, Look]:
         others = taken.setdefault(family(name), [])
         turned = [LINES[(LINES.index(line) + i) % len(LINES)] for i in range(len(LINES))]
         shades = [shade] + sorted(np.linspace(0, 1, 6).tolist(), key=lambda x: -abs(x - shade))
-        free = [(s, x) for s in shades for x in turned if all(x != y or abs(s - r) >= 0.15 for r, y in others)]
+        free = [(s, x) for s in shades for x in turned if all(x != y or abs(s - r) >= 0.3 for r, y in others)]
         others.append(free[0] if free else (shade, line))
         found[name] = Look(_shaded(_base(family(name)), others[-1][0]), others[-1][1])
     return found
