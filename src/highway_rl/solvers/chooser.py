@@ -15,12 +15,12 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Sequence
-
-import numpy as np
+from typing import Any
 
 from highway_rl.solvers.drift import Spread
 from highway_rl.solvers.proposals import Proposal, krylov
 from highway_rl.solvers.rows import PolicyRows, Value
+from highway_rl.solvers.single import Swept, around
 
 
 class TimeUpError(Exception):
@@ -57,6 +57,10 @@ class Metered:
         self._meter.add(self.work + 3 * len(x), len(x))  # a Krylov step's sums and products beside the rows
         self.inner.follow(x, out)
 
+    def around(self, before: Value, after: Value) -> Metered | None:
+        made: Any = around(self.inner, before, after)
+        return None if made is None else Metered(made, self._meter)
+
 
 @dataclasses.dataclass
 class Chooser:
@@ -72,22 +76,20 @@ class Chooser:
         """A guess at the policy's value from x, given the share of changed actions and the half-width now."""
         limit = int(2 * self.actions / max(changed, 1e-9))
         goal = min(0.1, max(changed, self.tol / half / 2))
-        spare = np.empty_like(x), np.empty_like(x)
-        widths: list[float] = []
+        swept, widths = Swept(policy, x), list[float]()
         self.name = "sweeps"
         while True:
-            widths.append(policy.sweep(x, spare[len(widths) % 2]).width)
-            x = spare[(len(widths) - 1) % 2]
+            widths.append(swept.step())
             short = widths[-1] / max(goal * widths[0], 1e-300)
             if not short > 1 or len(widths) >= limit:
-                return x
+                return swept.value()
             if len(widths) % 4 == 0:
                 folds = math.log(short)
                 rate = max(math.log(widths[-4] / widths[-1]) / 3, self.least)  # a sweep contracts at least so
                 cost = self.cost or 4 / math.sqrt(rate)
                 needed = cost * max(1.0, folds)
                 if folds / rate > 2 * needed and limit - len(widths) > needed:
-                    return self._krylov(policy, x, folds, min(limit, int(4 * needed)), cost)
+                    return self._krylov(policy, swept.value(), folds, min(limit, int(4 * needed)), cost)
 
     def _krylov(self, policy: PolicyRows, x: Value, folds: float, limit: int, cost: float) -> Value:
         """A Krylov solve, and what it cost: twice what was thought where the limit stopped it."""

@@ -132,17 +132,16 @@ class _Run:
         if np.shape(x) != self.floor.shape:
             raise ValueError(f"the proposal has shape {np.shape(x)}: give {self.floor.shape}")
         x = self.rows.drift.grounded(x) if np.isfinite(x.sum()) else self.floor
-        found, before, opened = self.certify(x), self.best.half, 0.0
+        found, opened = self.certify(x), 0.0
+        self.changed = float(np.count_nonzero(found.policy != self.last.policy)) / len(x)
+        narrower = found.half < self.best.half
+        self.best, self.last, self.base = found if narrower else self.best, found, found.lifted  # frees what was before
         if np.isfinite(found.low):
             opened = float(np.count_nonzero(found.lifted > self.floor)) / len(x)
             self.floor = np.asarray(combine_returns(GATE, found.lifted[:, None, None], self.floor[:, None]))
-        self.changed = float(np.count_nonzero(found.policy != self.last.policy)) / len(x)
-        narrower = found.half < before
-        self.best = found if narrower else self.best
         self.base = found.lifted if narrower else self.floor
         self.idle = 0 if narrower else self.idle + 1
         self.bare = self.idle > 0 and (opened == 0 or self.idle % 4 == 0)
-        self.last = found
         return opened
 
     def tell(self, policies: list[Actions]) -> None:

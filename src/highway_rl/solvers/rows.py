@@ -6,6 +6,7 @@ Three forms with one interface (`Rows`): compiled tables, plain NumPy, and model
 from __future__ import annotations
 
 import functools
+import importlib
 import os
 import warnings
 from collections.abc import Callable
@@ -21,12 +22,15 @@ from highway_rl.mdp.model import MDP, SparseMDP
 from highway_rl.solvers.bounds import Certifier
 from highway_rl.solvers.drift import EPS, Drift, Spread
 from highway_rl.solvers.policy import PolicyModel
+from highway_rl.solvers.single import Single
 
 Value = Float[np.ndarray, "s"]
 Actions = Int[np.ndarray, "s"]
 
 ENOUGH = 1_000_000
 """Entries of a pass from which a second thread pays: about a millisecond, what waking one may take."""
+FAR = 65_536
+"""States from which half a megabyte of values leaves a core's own cache, and half as many bytes come sooner."""
 LARGE = 50_000
 """Entries of a model from which kernels of its own row length are worth compiling, once, and keeping."""
 
@@ -62,12 +66,6 @@ class Rows(Protocol):
     def under(self, policy: Actions) -> PolicyRows:
         """The rows of a policy, until the next call."""
         ...
-
-
-def _shapes() -> Any:
-    from highway_rl.solvers import shape
-
-    return shape
 
 
 def compiler() -> Any:
@@ -144,11 +142,12 @@ class CompiledRows:
             self.discount = 1.0
         self.work = self.probability.size
         ends, kept = np.empty(S, bool), np.empty((S, A))
-        self.shapes = _shapes()
+        self.shapes = importlib.import_module("highway_rl.solvers.shape")  # needs numba
         self.shapes.row_facts(self.start, self.successor, self.probability, self.reward, ends, kept)
         kept *= self.discount
         self.drift = drift_of(mdp, ends, kept, self.longest)
         self.weight = (~ends).astype(np.float64) if self.drift is None else self.drift.weight
+        self._alive = np.empty(0, bool) if np.all(self.weight > 0) else self.weight > 0
         self._kernels = kernels
         self._held: CompiledPolicy | None = None
 
@@ -168,7 +167,7 @@ class CompiledRows:
         policy = np.empty(self.shape[0], np.int32)
 
         def run(first: int, last: int) -> tuple[float, float, float]:
-            return self._kernels.backup(*self.table(), self.weight, x, out, policy, first, last)
+            return self._kernels.backup(*self.table(), self._alive, x, out, policy, first, last)
 
         return in_parts(run, self.shape[0], self.work), policy
 
@@ -182,35 +181,46 @@ class CompiledPolicy:
 
     held: np.ndarray
     parts: tuple[Any, np.ndarray, np.ndarray, np.ndarray]
+    single: np.ndarray
 
     def __init__(self, rows: CompiledRows, policy: Actions, before: CompiledPolicy | None) -> None:
         kernels, (S, A) = compiler(), rows.shape
         self.rows = rows
         if A == 1:
             self.parts = rows.start, rows.successor, rows.probability, rows.reward[:, 0]
+            self.single = np.empty(0, np.float32)
         else:
             if isinstance(rows.start, tuple) and before is not None:
-                self.held, self.parts = before.held, before.parts
+                self.held, self.parts, self.single = before.held, before.parts, before.single
             else:
                 own, size = _room(rows, policy)
                 self.held = np.full(S, -1, np.int32)
                 self.parts = own, np.empty(size, np.uint32), np.empty(size), np.empty(S)
-            kernels.choose(*rows.table()[:4], policy, self.held, *self.parts)
+                self.single = np.empty(size if S >= FAR else 0, np.float32)
+            kernels.choose(*rows.table()[:4], policy, self.held, *self.parts, self.single)
         self.reward: Value = self.parts[3]
         self.work = self.parts[2].size
-        self._nothing = np.zeros(S)
 
     def sweep(self, x: Value, out: Value) -> Spread:
-        return self._run(self.reward, x, out)
+        return self.run(self.parts[2], self.reward, x, out)
 
     def follow(self, x: Value, out: Value) -> None:
-        self._run(self._nothing, x, out)
+        self.run(self.parts[2], self._nothing, x, out)
 
-    def _run(self, reward: Value, x: Value, out: Value) -> Spread:
-        rows = self.rows
+    @functools.cached_property
+    def _nothing(self) -> Value:
+        return np.zeros(self.rows.shape[0])
+
+    def around(self, before: Value, after: Value) -> Single | None:
+        return Single(self, before, after) if self.single.size else None
+
+    def run(self, chance: np.ndarray, reward: Value, x: Value, out: Value) -> Spread:
+        """out ← reward + γ·chance·x, in the precision of x."""
+        rows, discount = self.rows, x.dtype.type(self.rows.discount)
+        start, successor = self.parts[:2]
 
         def run(first: int, last: int) -> tuple[float, float, float]:
-            return rows._kernels.sweep(*self.parts[:3], reward, rows.discount, rows.weight, x, out, first, last)
+            return rows._kernels.sweep(start, successor, chance, reward, discount, rows._alive, x, out, first, last)
 
         return in_parts(run, len(x), self.work)
 
