@@ -19,6 +19,7 @@ from highway_rl.envs.models.tables import Table
 from highway_rl.envs.probes import PROBES, featured
 from highway_rl.envs.tasks.chance import CHANCE
 from highway_rl.envs.tasks.delayed import choice, trace_back
+from highway_rl.envs.tasks.example import example_walk
 from highway_rl.envs.tasks.late import LATE
 from highway_rl.envs.tasks.rudder import grid_world, watch_repair
 from highway_rl.envs.wrappers import delay_reward, late_discount
@@ -53,6 +54,7 @@ TASKS: dict[str, Callable[..., DiscreteEnv]] = {
     "choice": choice,
     "grid-world": grid_world,
     "watch-repair": watch_repair,
+    "example-walk": example_walk,
 }
 """Tasks whose states are numbers: a table can learn them."""
 

@@ -14,7 +14,7 @@ from highway_rl.envs import make, make_task
 from highway_rl.envs.tasks.delayed import DOWN, LEFT, RIGHT, UP, choice_tree
 from highway_rl.integrations.gymnasium_tasks import IDS
 
-TASKS = ("trace-back", "choice", "grid-world", "watch-repair")
+TASKS = ("trace-back", "choice", "grid-world", "watch-repair", "example-walk")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -137,6 +137,19 @@ def test_bad_options_are_refused(name, options, words):
         make_task(name, **options)
 
 
+@pytest.mark.parametrize("leave", [None, 0, 1, 2, 3])
+def test_the_example_walked_pays_what_its_table_does(leave):
+    """The rewards of every way through the paper's MDP, in the order of its transitions."""
+    actions = [int(t == leave) for t in range(10)]
+    _, rewards, _ = play(make_task("example-walk"), actions, jax.random.key(0))
+    table = make("example")
+    state, paid = 0, []
+    for action in actions:
+        paid.append(float(table.reward[state, action]))
+        state = int(table.successor[state, action, 0])
+    assert np.asarray(rewards).tolist() == paid
+
+
 def test_a_task_is_made_like_any_environment():
     assert make("trace-back", delay=7).horizon == 7
 
@@ -166,4 +179,5 @@ def test_importing_the_gymnasium_module_registers_them():
         "choice": "Choice",
         "grid-world": "GridWorld",
         "watch-repair": "WatchRepair",
+        "example-walk": "ExampleWalk",
     }
