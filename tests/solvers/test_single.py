@@ -7,7 +7,7 @@ import pytest
 from models import precise_value
 
 from highway_rl import envs
-from highway_rl.solvers import highway_solve, rows
+from highway_rl.solvers import highway_solve, rows, single
 from highway_rl.solvers.chooser import Meter, Metered
 from highway_rl.solvers.single import Single, Swept
 
@@ -15,7 +15,8 @@ from highway_rl.solvers.single import Single, Swept
 @pytest.fixture(params=[1, 10**9], ids=["fixed", "ragged"])
 def always(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Single precision at every size, in both layouts, on two threads."""
-    monkeypatch.setattr(rows, "FAR", 1)
+    monkeypatch.setattr(single, "FAR", 1)
+    monkeypatch.setattr(single, "NEAR", 0)
     monkeypatch.setattr(rows, "LARGE", request.param)
     monkeypatch.setattr(rows, "ENOUGH", 1)
 
@@ -63,6 +64,18 @@ def test_a_constant_change_is_none_for_single_precision() -> None:
     swept = Swept(policy, np.full(300, 1e6))
     swept.step()
     assert swept.single is None
+
+
+@pytest.mark.parametrize("large", [1, 10**9], ids=["fixed", "ragged"])
+def test_single_precision_is_for_many_states_whose_successors_are_far(large: int, monkeypatch) -> None:
+    monkeypatch.setattr(rows, "LARGE", large)
+    monkeypatch.setattr(single, "FAR", 1000)
+    monkeypatch.setattr(single, "NEAR", 100)
+    near = envs.make("maze", height=40, width=40, slip=0.1)
+    assert single.scattered(rows.CompiledRows(envs.make("garnet", states=2000)))
+    assert not single.scattered(rows.CompiledRows(envs.make("garnet", states=999)))
+    assert near.num_states >= 1000
+    assert not single.scattered(rows.CompiledRows(near))
 
 
 def test_a_small_model_stays_in_doubles() -> None:

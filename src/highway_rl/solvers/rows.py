@@ -22,15 +22,13 @@ from highway_rl.mdp.model import MDP, SparseMDP
 from highway_rl.solvers.bounds import Certifier
 from highway_rl.solvers.drift import EPS, Drift, Spread
 from highway_rl.solvers.policy import PolicyModel
-from highway_rl.solvers.single import Single
+from highway_rl.solvers.single import Single, scattered
 
 Value = Float[np.ndarray, "s"]
 Actions = Int[np.ndarray, "s"]
 
 ENOUGH = 1_000_000
 """Entries of a pass from which a second thread pays: about a millisecond, what waking one may take."""
-FAR = 65_536
-"""States from which half a megabyte of values leaves a core's own cache, and half as many bytes come sooner."""
 LARGE = 50_000
 """Entries of a model from which kernels of its own row length are worth compiling, once, and keeping."""
 
@@ -196,7 +194,7 @@ class CompiledPolicy:
                 own, size = _room(rows, policy)
                 self.held = np.full(S, -1, np.int32)
                 self.parts = own, np.empty(size, np.uint32), np.empty(size), np.empty(S)
-                self.single = np.empty(size if S >= FAR else 0, np.float32)
+                self.single = np.empty(size if scattered(rows) else 0, np.float32)
             kernels.choose(*rows.table()[:4], policy, self.held, *self.parts, self.single)
         self.reward: Value = self.parts[3]
         self.work = self.parts[2].size

@@ -1,4 +1,4 @@
-"""Sweeps of a policy in single precision, where values outgrow a core's cache: half as many bytes, no less certain.
+"""Sweeps of a policy in single precision, where values come from main memory: half as many bytes, no less certain.
 
 What sweeps add to x is counted, not x itself:
 
@@ -17,8 +17,21 @@ from jaxtyping import Float
 from highway_rl.solvers.drift import Spread
 
 Value = Float[np.ndarray, "s"]
+FAR, NEAR = 65_536, 8_192
+"""Values that outgrow a core's own cache, half a megabyte; and those that stay in its nearest one."""
 BLUR = 32 * float(np.finfo(np.float32).eps)
 """The spread of a change, beside the sum of changes, at which the rounding of single precision may show."""
+
+
+def scattered(rows: Any) -> bool:
+    """Whether there are many states, and the successors of most lie far from them: looked up in a thousand entries."""
+    S, A = rows.shape
+    if S < FAR:
+        return False
+    some = np.linspace(0, rows.work - 1, 1000).astype(np.uint64)
+    start, count = rows.start, np.uint64(A)
+    row = some // np.uint64(len(start)) if isinstance(start, tuple) else np.searchsorted(start, some, "right") - 1
+    return bool(np.median(np.abs(rows.successor[some].astype(np.int64) - (row // count).astype(np.int64))) >= NEAR)
 
 
 class Single:
