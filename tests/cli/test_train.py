@@ -67,7 +67,7 @@ BAD = [
     (["train", "late", "--set", "length=1"], "length=1: give a whole number"),
     (["train", "late", "--set", "colour=red"], "no option 'colour'"),
     (["train", "late", "--set", "trap=maybe"], "trap='maybe': give True or False"),
-    (["train", "minatar/breakout", "--delay", "soon"], "--delay soon: give end, a number of steps, or a range"),
+    (["train", "minatar/breakout", "--delay", "soon"], "delay='soon': give 'end', a number of steps or a range"),
     (["train", "late", "--algo", "retrace:num_policies=2"], "num_policies=2"),
     (["train", "late", "--out", __file__], "is a file: give --out a folder"),
     (["resume", "nowhere"], "no training folder"),

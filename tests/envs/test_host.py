@@ -1,6 +1,7 @@
 """Gymnasium's environments: what is seen, in every form and mode; what fails says which one and what came."""
 
 import os
+import signal
 import sys
 import time
 
@@ -11,7 +12,8 @@ import pytest
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Sequence, Text, Tuple
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
-from highway_rl.envs.host import host_env
+from highway_rl.envs.host import Own, host_env, written
+from highway_rl.envs.host.make import again
 from highway_rl.envs.host.processes import Apart
 from highway_rl.envs.host.spaces import NoObservation, acting, seeing
 from highway_rl.envs.host.worlds import Failed, Here
@@ -259,6 +261,8 @@ def _with(action=None, observation=None):
     [
         ("CartPol-v1", {}, "unknown environment 'CartPol-v1': did you mean 'CartPole-v1'"),
         ("CartPole", {}, "unknown environment 'CartPole': did you mean 'CartPole-v"),
+        ("cartpole", {}, "unknown environment 'cartpole': .*'?CartPole-v1"),
+        ("gymnasium.envs.classic_control:CartPol-v1", {}, "CartPol-v1"),
         ("FrozenLake-v1", {"workers": "vector"}, "no vector form of its own: give workers 'sync' or 'async'"),
         ("CartPole-v1", {"num_envs": 4}, "num_envs is a setting of the run.*: give --setting num_envs"),
         ("CartPole-v99", {}, "give one of these"),
@@ -266,12 +270,29 @@ def _with(action=None, observation=None):
         ("CartPole-v1", {"wind": 3}, "cannot be made, TypeError says .*wind"),
         ("CartPole-v1", {"workers": "many"}, "workers='many': give one of sync, async, vector"),
         ("CartPole-v1", {"timeout": 0}, "timeout=0: give"),
-        ("CartPole-v1", {"delay": 0}, "until=0: give"),
+        ("CartPole-v1", {"delay": 0}, "delay=0: give"),
     ],
 )
 def test_a_newcomers_mistakes_are_answered(name, options, said):
     with pytest.raises(ValueError, match=said):
         make_env(name, **options)
+
+
+def test_gymnasium_s_own_module_and_id():
+    assert make_env("gymnasium.envs.classic_control:CartPole-v1").spec.num_actions == 2
+
+
+class Exits(Clock):
+    def step(self, action):
+        raise SystemExit(4)
+
+
+def test_an_environment_that_exits_has_failed():
+    worlds = host_env(Exits, "mine").start(1, 0)
+    worlds.reset()
+    worlds.send(np.zeros(1, int))
+    with pytest.raises(Failed, match="mine, environment 0 of 1: it raised SystemExit: 4"):
+        worlds.receive()
 
 
 def test_a_form_that_a_task_does_not_have_is_refused():
@@ -297,3 +318,121 @@ def test_a_process_that_does_not_begin_says_so(monkeypatch):
     monkeypatch.setattr(sys, "executable", "false")
     with pytest.raises(Failed, match="environment 0 of 2: its process ended with exit code 1"):
         host_env(cut_clock, "clock", workers="async").start(2, 0)
+
+
+# ---- what newcomers give -------------------------------------------------------------------------------------------
+
+
+class Paid(gymnasium.RewardWrapper):
+    def reward(self, reward):
+        return -5.0
+
+
+def test_an_environment_that_is_given_is_made_again_with_all_that_made_it():
+    assert again(gymnasium.make("CartPole-v1").spec) == "CartPole-v1"
+    short = again(gymnasium.make("CartPole-v1", max_episode_steps=7).spec)()
+    assert short.spec.max_episode_steps == 7
+    doubled = gymnasium.wrappers.TransformReward(gymnasium.make("CartPole-v1"), lambda r: 2 * r)
+    env = again(doubled.spec)()
+    env.reset(seed=0)
+    assert env.step(0)[1] == 2.0
+    with pytest.raises(ValueError, match=r"CartPole-v1 is inside Paid, .*: give a function .* lambda: Paid\(gymnasium"):
+        again(Paid(gymnasium.make("CartPole-v1")).spec)
+
+
+@pytest.mark.parametrize(
+    ("space", "shown"),
+    [
+        (Box(0, 255, (3,), np.uint8), np.array([0.1, 0.5, 0.9], np.float32)),
+        (Box(0, 255, (3,), np.uint8), np.array([300, -1, 256])),
+        (Box(0, 255, (3,), np.uint8), np.array([np.nan, 1, 2])),
+        (MultiBinary(3), np.array([7, -3, 0])),
+    ],
+)
+def test_numbers_that_bytes_and_bits_cannot_hold_are_no_observation(space, shown):
+    seen = seeing(space)
+    with pytest.raises(NoObservation, match=r"obs is \[.*\], not whole numbers from 0 to (1|255)"):
+        seen.leaves(shown)
+    assert np.array_equal(seen.leaves(np.array([1.0, 0.0, 1.0]))[0], [1, 0, 1])
+    assert seen.leaves(np.array([1, 0, 1], np.int8))[0].dtype == seen.like.dtype
+
+
+class NoSeed(Clock):
+    def reset(self):
+        return super().reset()
+
+
+class FourOfFive(Clock):
+    def step(self, action):
+        obs, reward, terminated, _, info = super().step(action)
+        return obs, reward, terminated, info
+
+
+class ShowsAlone(Clock):
+    def reset(self, *, seed=None, options=None):
+        return super().reset(seed=seed)[0][:0].tolist() + [0.0, 1.0, 2.0]
+
+
+@pytest.mark.parametrize("kind", [NoSeed, FourOfFive, ShowsAlone])
+@pytest.mark.parametrize("workers", ["sync", "async"])
+def test_the_old_way_to_reset_and_step_is_known(kind, workers):
+    worlds = host_env(kind, "mine", workers=workers).start(1, 0)
+
+    def step():
+        worlds.reset()
+        worlds.send(np.zeros(1, int))
+        worlds.receive()
+
+    with pytest.raises(Failed, match=r"mine, environment 0 of 1: .*before 0\.26: let reset.*shimmy"):
+        step()
+    worlds.close()
+
+
+def test_an_environment_without_spaces_is_told_so():
+    class Bare(gymnasium.Env):
+        pass
+
+    with pytest.raises(ValueError, match="mine has no observation_space: give it one of"):
+        host_env(Bare, "mine")
+
+
+@pytest.mark.parametrize("delay", ["2-3", (2, 3), [2, 3], range(2, 4)])
+def test_delays_as_people_write_them(delay):
+    assert DelayReward(Clock(), delay).until == range(2, 4)
+    assert make_env("CartPole-v1", delay=delay).spec.name == "CartPole-v1-delay"
+
+
+def test_ctrl_c_reaches_whoever_began_the_processes_alone():
+    worlds = host_env(Clock, "mine", workers="async").start(2, 0)
+    worlds.reset()
+    for process in worlds.processes:
+        process.send_signal(signal.SIGINT)
+    for _ in range(5):
+        worlds.send(np.zeros(2, int))
+        assert worlds.receive().real.all()
+    worlds.close()
+    assert all(process.returncode is not None for process in worlds.processes)
+
+
+def test_own_actions_and_their_numbers():
+    own = Own(written.write(Box(0, 1, (2,)), MultiDiscrete([2, 3])))
+    assert own.numbers([own.actions(i) for i in range(6)]) == list(range(6))
+    assert Own(written.write(Box(0, 1, (2,)), Discrete(3, start=-1))).numbers([-1, 0, 1]) == [0, 1, 2]
+    with pytest.raises(ValueError, match=r"action \[5 5\] is none of the environment's: give one of MultiDiscrete"):
+        own.numbers([np.array([5, 5])])
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs"),
+    [
+        ((Dict(a=Box(0, 1, (2,))), Discrete(2)), (Dict(b=Box(0, 1, (2,))), Discrete(2))),
+        ((Box(0, 1, (2,)), Discrete(6)), (Box(0, 1, (2,)), MultiDiscrete([2, 3]))),
+        ((Box(0, 1, (2,)), Discrete(6)), (Box(0, 9, (2,)), Discrete(6))),
+        ((Box(0, 1, (2,)), Discrete(3)), (Box(0, 1, (2,)), Discrete(3, start=5))),
+    ],
+)
+def test_other_spaces_are_refused_and_both_are_said(mine, theirs):
+    own = Own(written.write(*mine))
+    own.same(written.write(*mine), "same")
+    with pytest.raises(ValueError, match=r"other has (observations|actions) .*, the agent .*: give an environment"):
+        own.same(written.write(*theirs), "other")

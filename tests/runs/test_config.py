@@ -107,11 +107,10 @@ def test_gymnasium_environments_come_by_id_class_function_and_object():
     assert runs.Config(gymnasium.make("CartPole-v1")).task == "CartPole-v1"
     made = {
         "CartPole-v1": runs.setup(runs.Config("CartPole-v1")),
-        "CartPoleEnv": runs.setup(runs.Config(CartPoleEnv)),
         "longer": runs.setup(runs.Config(longer, env={"limit": 5})),
         "environment": runs.setup(runs.Config(lambda: CartPoleEnv(sutton_barto_reward=True))),
         "gymnasium.envs.classic_control.cartpole:CartPoleEnv": runs.setup(
-            runs.Config("gymnasium.envs.classic_control.cartpole:CartPoleEnv")
+            runs.Config(CartPoleEnv)  # by the name that finds it again in another process
         ),
     }
     for name, found in made.items():
@@ -176,3 +175,26 @@ def test_settings_are_plain_data():
     assert [type(value) for value in (*found.settings.values(), *found.env.values())] == [int, float, int]
     with pytest.raises(ValueError, match="give a number, a word"):
         runs.Config("late", settings={"k": object()})
+
+
+@pytest.mark.parametrize(
+    ("count", "steps", "refresh", "capacity"),
+    [
+        (8, 50_000, 200, 100_000),
+        (8, 2_000, 200, 100_000),
+        (3, 30_000, 240, 100_002),
+        (10, 50_000, 250, 100_000),
+        (7, 50_000, 252, 100_002),
+    ],
+)
+def test_more_environments_fit_what_nobody_named(count, steps, refresh, capacity):
+    """The nearest refresh that both divide; where there is none, the nearest that the environments divide."""
+    config = runs.Config("late", ("dqn",), steps=steps, settings={"num_envs": count})
+    if steps % refresh:
+        with pytest.raises(ValueError, match=f"steps={steps}: give a multiple of refresh={refresh}"):
+            runs.setup(config)
+        return
+    found = runs.setup(config).runs[0].schedule
+    assert (found.refresh, found.capacity) == (refresh, capacity)
+    with pytest.raises(ValueError, match=rf"refresh=101: give a multiple of num_envs={count}, such as "):
+        runs.setup(dataclasses.replace(config, settings={"num_envs": count, "refresh": 101}))

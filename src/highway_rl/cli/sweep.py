@@ -107,7 +107,8 @@ class Sweep:
 
     def cells(self) -> Any:
         """What to run, from the options or the file."""
-        from highway_rl.cli.train import delay_of, whole_steps
+        from highway_rl.cli.train import whole_steps
+        from highway_rl.envs.wrappers import as_delay
         from highway_rl.runs.sweep import Sweep, read_spec, seeds_of
         from highway_rl.runs.text import settings
 
@@ -120,7 +121,7 @@ class Sweep:
             return read_spec(self.spec)
         if not self.tasks:
             raise ValueError("a sweep needs tasks: give their names, or --spec FILE.toml")
-        delay = {} if self.delay is None else {"delay": delay_of(self.delay)}
+        delay = {} if self.delay is None else {"delay": as_delay(self.delay)}
         return Sweep(
             self.tasks, self.algo, seeds_of(self.seeds), whole_steps(self.steps), self.preset,
             delay | settings(self.set), settings(self.setting), self.imports, self.episodes, self.most,

@@ -80,10 +80,11 @@ class Train:
 
     def __call__(self) -> None:
         from highway_rl import runs
+        from highway_rl.envs.wrappers import as_delay
         from highway_rl.runs.presets import with_file
         from highway_rl.runs.text import settings
 
-        delay = {"delay": delay_of(self.delay)} if self.delay is not None else {}
+        delay = {"delay": as_delay(self.delay)} if self.delay is not None else {}
         preset, algos, shared = with_file(self.preset, self.algo, settings(self.setting))
         config = runs.Config(
             task=self.task,
@@ -107,7 +108,8 @@ class Train:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Resume:
-    """Go on with a run that was stopped or killed, from its newest sound checkpoint (or its beginning), to the bit."""
+    """Go on with a run that was stopped or killed, from its newest sound checkpoint (or its beginning): to the bit, but
+    for environments of Gymnasium, which begin a new episode."""
 
     folder: Annotated[Positional[Path], arg(metavar="DIR")]
     """The folder `highway-rl train` wrote."""
@@ -249,14 +251,3 @@ def whole_steps(steps: float | None) -> int | None:
     if steps is not None and (not math.isfinite(steps) or steps != int(steps)):
         raise ValueError(f"steps={steps}: give a whole number >= 1")
     return None if steps is None else int(steps)
-
-
-def delay_of(text: str) -> Any:
-    """end, 20 or 1-20."""
-    if text == "end":
-        return text
-    first, dash, last = text.partition("-")
-    try:
-        return [int(first), int(last)] if dash else int(first)
-    except ValueError:
-        raise ValueError(f"--delay {text}: give end, a number of steps, or a range such as 1-20") from None

@@ -52,11 +52,12 @@ class Tune:
 
     def __call__(self) -> None:
         from highway_rl.cli.live import warnings_as_lines
-        from highway_rl.cli.train import delay_of, whole_steps
+        from highway_rl.cli.train import whole_steps
+        from highway_rl.envs.wrappers import as_delay
         from highway_rl.runs.text import settings
         from highway_rl.runs.tune import tune
 
-        env = ({} if self.delay is None else {"delay": delay_of(self.delay)}) | settings(self.set)
+        env = ({} if self.delay is None else {"delay": as_delay(self.delay)}) | settings(self.set)
         options: dict[str, Any] = {"trials": self.trials, "seeds": self.seeds, "fresh": self.fresh}
         options |= {"steps": whole_steps(self.steps), "preset": self.preset, "env": env, "imports": self.imports}
         say = lambda text: print(text, file=sys.stderr, flush=True)  # noqa: E731

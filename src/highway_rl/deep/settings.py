@@ -74,7 +74,9 @@ def check_schedule(schedule: Schedule) -> None:
         raise checks.refusal("capacity", schedule.capacity, f"at least the steps between refreshes, refresh={period}")
     for name in ("refresh", "capacity"):
         if getattr(schedule, name) % schedule.num_envs:
-            raise checks.refusal(name, getattr(schedule, name), f"a multiple of num_envs={schedule.num_envs}")
+            near = -(-getattr(schedule, name) // schedule.num_envs) * schedule.num_envs
+            wanted = f"a multiple of num_envs={schedule.num_envs}, such as {near}"
+            raise checks.refusal(name, getattr(schedule, name), wanted)
     if schedule.steps % period:
         near = -(-schedule.steps // period) * period
         raise checks.refusal(

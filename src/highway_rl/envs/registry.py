@@ -22,7 +22,7 @@ from highway_rl.envs.tasks.delayed import choice, trace_back
 from highway_rl.envs.tasks.example import example_walk
 from highway_rl.envs.tasks.late import LATE
 from highway_rl.envs.tasks.rudder import grid_world, watch_repair
-from highway_rl.envs.wrappers import delay_reward, late_discount
+from highway_rl.envs.wrappers import as_delay, check_delay, delay_reward, late_discount
 from highway_rl.mdp import validate
 from highway_rl.mdp.model import MDP
 from highway_rl.registry import Registry
@@ -132,8 +132,9 @@ def make_env(name: str, **options: Any) -> Env | HostEnv:
     0.996
     """
     late = {key: options.pop(key) for key in ("delay", "feature", "width") if key in options and name not in TASKS}
-    if isinstance(late.get("delay"), list | tuple):  # first and last number of steps, as a file can hold them
-        late["delay"] = range(late["delay"][0], late["delay"][1] + 1)
+    if late.get("delay") is not None:
+        late["delay"] = as_delay(late["delay"])
+        check_delay(late["delay"], "count", 1, "delay")
     if (outside := _outside(name, options)) is not None:
         from highway_rl.envs.host import host_env
 
@@ -177,6 +178,12 @@ def _undelayed(name: str, **options: Any) -> Env:
     elif options:
         raise ValueError(f"{name} is an environment as it stands and has no option {next(iter(options))!r}: leave it")
     if not isinstance(found, Env):
+        if hasattr(found, "reset") and hasattr(found, "step"):
+            raise ValueError(
+                f"{name} has reset and step and is no gymnasium.Env: let {type(found).__name__} inherit from it, with"
+                " observation_space, action_space, reset(*, seed=None, options=None) → (obs, info) and step(action) →"
+                " (obs, reward, terminated, truncated, info), and give it again"
+            )
         raise ValueError(
             f"{name} is a {type(found).__name__}: give a gymnasium.Env class, an Env(spec, reset, step) of highway_rl,"
             " or a function that returns one of either"

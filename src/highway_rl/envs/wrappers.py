@@ -6,6 +6,7 @@ The state of a wrapped environment is a record whose `inner` is the state undern
 from __future__ import annotations
 
 import dataclasses
+import re
 from typing import Any, Literal
 
 import jax
@@ -130,17 +131,30 @@ def auto_reset(env: Env) -> Env:
     return env.wrapped(name=f"{env.spec.name}-auto", reset=reset, step=step)
 
 
-def check_delay(until: Any, feature: Any, width: Any) -> None:
+def as_delay(given: Any) -> Any:
+    """A delay as it is meant: "end", a number of steps, a range of them; as files and command lines write it, too.
+
+    >>> as_delay("20"), as_delay("1-20"), as_delay([1, 20])
+    (20, range(1, 21), range(1, 21))
+    """
+    if isinstance(given, str) and (found := re.fullmatch(r"(\d+)(?:-(\d+))?", given)):
+        given = (int(found[1]), int(found[2])) if found[2] else int(found[1])
+    if isinstance(given, list | tuple) and len(given) == 2 and all(isinstance(x, int) for x in given):
+        return range(given[0], given[1] + 1)
+    return given
+
+
+def check_delay(until: Any, feature: Any, width: Any, name: str = "until") -> None:
     """Raises an error that names the first argument of a delay that cannot be."""
     checks.whole("width", width, 1)
     checks.choice("feature", feature, FEATURES)
     if isinstance(until, range):
         if not 1 <= len(until) <= 256 or min(until) < 1:
-            raise checks.refusal("until", until, "a range of 1 to 256 numbers of steps, all >= 1")
+            raise checks.refusal(name, until, "a range of 1 to 256 numbers of steps, all >= 1")
     elif isinstance(until, int) and not isinstance(until, bool):
-        checks.whole("until", until, 1)
+        checks.whole(name, until, 1)
     elif not (isinstance(until, str) and until == "end"):
-        raise checks.refusal("until", until, "'end', a number of steps or a range of them")
+        raise checks.refusal(name, until, "'end', a number of steps or a range of them, such as '1-20'")
 
 
 def delay_reward(
@@ -155,13 +169,15 @@ def delay_reward(
     until="end"           pays at the end of the episode, terminated or truncated: where all is paid, all ends, so a
                           truncation becomes a termination
     until=20              pays every 20 steps, and at the end
-    until=range(1, 21)    after each payment draws the number of steps to the next one, uniformly; and at the end
+    until=range(1, 21)    after each payment draws the number of steps to the next one, uniformly; and at the end;
+                          "1-20" says the same
 
     The observation gains a one-hot feature, clipped to its last place: the number of non-zero rewards in the episode so
     far ("count") or the score still owed ("score"), which for until="end" is the whole score so far. With the score,
     what a step pays follows from the feature and what the step itself earns; with the count it does so only where every
     reward is 0 or 1. For rewards of any size there is the score as one number, sign(x) log(1 + |x|) ("amount").
     """
+    until = as_delay(until)
     check_delay(until, feature, width)
 
     def next_due(key: PRNGKeyArray) -> Array:

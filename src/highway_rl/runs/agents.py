@@ -33,9 +33,11 @@ def train(
     out: Path | str | None = None,
     preset: str | None = None,
     env: dict[str, Any] | None = None,
+    delay: Any = None,
     report: Any = lambda news: None,
     callbacks: Any = (),
     target_score: float | None = None,
+    resume: bool = False,
     **settings: Any,
 ) -> TrainedAgent:
     """Trains on a named task (or an `Env`, a gymnasium.Env class, a function that makes one) and returns the best agent
@@ -43,15 +45,17 @@ def train(
 
     It ends early where every run has scored `target_score` on average of its last 100 training episodes, or where one
     of the `callbacks` says so (see `runs.callbacks`). `settings` are the agent's and the schedule's (learning_rate, k,
-    refresh, …), `env` the environment's options, `preset` a word or a file (see `presets`); without `algo` it is the
-    file's, else soft-highway-dqn.
-    With `out` everything is kept in that folder, where `highway_rl.load(out)` finds the agents again.
+    refresh, …), `env` the environment's options; `delay` = "end", 20 or "1-20" pays its rewards late. `preset` is a
+    word or a file (see `presets`); without `algo` it is the file's, else soft-highway-dqn.
+    With `out` everything is kept in that folder, where `highway_rl.load(out)` finds the agents again; with `resume`
+    what was stopped there goes on.
     """
     preset, algos, settings = with_file(preset, (algo,) if isinstance(algo, str) else algo, settings)
     options: dict[str, Any] = {"seeds": seeds, "seed": seed, "steps": steps, "preset": preset, "episodes": episodes}
-    config = Config(task, algos, env=env or {}, settings=settings, **options)
+    late = {} if delay is None else {"delay": delay}
+    config = Config(task, algos, env=(env or {}) | late, settings=settings, **options)
     listeners = [*callbacks, *([] if target_score is None else [TargetScore(target_score)])]
-    return best(fit(config, out, report=report, callbacks=listeners))
+    return best(fit(config, out, report=report, callbacks=listeners, resume=resume))
 
 
 def best(trained: Trained, run: Any = None) -> TrainedAgent:

@@ -6,8 +6,9 @@ config ──expand──> runs (an algorithm, its settings, a seed) ──group
 from __future__ import annotations
 
 import dataclasses
-import functools
 import itertools
+import math
+import sys
 from typing import Any, NamedTuple
 
 import jax
@@ -80,6 +81,9 @@ def _named(env: Any) -> str:
     env = env if isinstance(env, Env) else _maker(env)
     if isinstance(env, str):
         return env
+    module, name = getattr(env, "__module__", None), getattr(env, "__qualname__", "")
+    if module != "__main__" and name and getattr(sys.modules.get(module or ""), name, None) is env:
+        return f"{module}:{name}"  # as others, and this one tomorrow, can name it
     own = env.spec.name if isinstance(env, Env) else getattr(env, "__name__", type(env).__name__)
     own = "environment" if own == "<lambda>" else own
     names = (own + (f"-{i}" if i > 1 else "") for i in itertools.count(1))
@@ -95,15 +99,17 @@ def _maker(env: Any) -> Any:
     """What makes an environment that came as an object of Gymnasium's: its id, a function, a class."""
     import gymnasium
 
+    from highway_rl.envs.host.make import again
+
     if isinstance(env, gymnasium.Env) and env.spec is not None:
-        if not env.spec.kwargs:
-            return env.spec.id
-        spec, env = env.spec, functools.partial(gymnasium.make, env.spec)
-        env.__name__ = spec.id
+        return again(env.spec)
     if isinstance(env, gymnasium.Env | gymnasium.vector.VectorEnv) or not callable(env):
+        several = isinstance(env, gymnasium.vector.VectorEnv)
         raise ValueError(
             f"task is a {type(env).__name__}: give a name, module:name, a gymnasium.Env class, a function that makes an"
-            " environment, or an Env(spec, reset, step) of highway_rl"
+            " environment"
+            + (" or, with a parameter num_envs, a vector of so many" if several else "")
+            + ", or an Env(spec, reset, step) of highway_rl"
         )
     return env
 
@@ -214,6 +220,7 @@ def build(config: Config, env: Env | HostEnv, wanted: text.Wanted) -> tuple[DQN,
     chosen = preset(config.preset, config.task) | shared | implied | own
     if config.steps is not None:
         chosen["steps"] = config.steps
+    chosen |= _fitted(chosen, shared | own)
     for name, value in chosen.items():
         if isinstance(value, tuple | list):
             raise checks.refusal(name, value, "one value; a list sweeps in the text of a run, as in dqn:k=[1,2]")
@@ -232,6 +239,23 @@ def build(config: Config, env: Env | HostEnv, wanted: text.Wanted) -> tuple[DQN,
     schedule = Schedule(**{k: v for k, v in chosen.items() if k in SCHEDULE})
     check_run(agent, schedule)
     return agent, schedule
+
+
+def _fitted(chosen: Settings, named: Settings) -> Settings:
+    """What nobody named, so that the number of environments divides it: a capacity as large, and the nearest refresh
+    that divides the steps as well, if there is one within a factor of two."""
+    count, steps = chosen.get("num_envs", 1), chosen.get("steps", Schedule.steps)
+    if any(not isinstance(x, int) or x < 1 for x in (count, steps)):
+        return {}  # refused later
+    refresh, capacity = chosen.get("refresh", Schedule.refresh), chosen.get("capacity", Schedule.capacity)
+    found = {}
+    if "refresh" not in named and refresh % count:
+        near = range(count * max(1, refresh // (2 * count)), 2 * refresh + 1, count)
+        fit = [x for x in near if steps % x == 0] or list(near) or [count]
+        found["refresh"] = min(fit, key=lambda x: abs(math.log(x / refresh)))
+    if "capacity" not in named and capacity % count:
+        found["capacity"] = -(-capacity // count) * count
+    return found
 
 
 def _split(wanted: text.Wanted) -> tuple[Settings, Settings]:

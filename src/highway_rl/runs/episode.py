@@ -39,10 +39,12 @@ class Episode(NamedTuple):
     behaviour: Float[np.ndarray, "t"]
 
 
-def as_episode(given: Any, last_obs: Any, spec: Spec, batch: Batch) -> Episode:
-    """An episode from what a person has, or a refusal that says what to give."""
+def as_episode(given: Any, last_obs: Any, spec: Spec, batch: Batch, numbers: Any = None) -> Episode:
+    """An episode from what a person has, or a refusal that says what to give. `numbers` are those of an environment's
+    own actions, where these are other than the agent's."""
     parts = _parts(given)
-    action = np.asarray(parts["action"])
+    own = numbers is not None and not isinstance(given, Episode)
+    action = np.asarray(numbers(parts["action"]) if own else parts["action"])
     check_actions(action, spec.num_actions)
     if action.ndim != 1 or not action.size:
         raise checks.wrong_shape("action", action, "one whole number a step")

@@ -25,6 +25,7 @@ from highway_rl.records.provenance import provenance
 from highway_rl.records.rows import write_text
 from highway_rl.runs import checkpoint
 from highway_rl.runs.config import Config, modules
+from highway_rl.runs.presets import preset
 
 CELLS = "cells"
 OWN = ("config.json", "metrics.csv", "checkpoints")
@@ -58,6 +59,9 @@ def check_folder(config: Config, out: Path, *, resume: bool) -> bool:
             f"{out} was trained with {name}={stored.get(name)!r}, not {asked.get(name)!r}: leave it as it"
             " was; only the number of steps may change"
         )
+    planned, wanted = (one["steps"] or preset(one["preset"], one["task"])["steps"] for one in (stored, asked))
+    if wanted < planned:
+        raise ValueError(f"steps={wanted}: give at least {planned}, which {out} is on its way to")
     return stored != asked
 
 

@@ -171,10 +171,12 @@ class TrainedAgent:
     def explain(self, trajectory: Any, last_obs: Any = None) -> Explained:
         """An episode as training sees it: at each step the return of every depth, which won the gate, what followed.
 
-        `trajectory` is a list of (obs, action, reward, terminated), or has obs, action, reward and terminated as a dict
-        or a named tuple has; `last_obs` is the observation after its last step, unless that terminated or is in obs.
+        `trajectory` is a list of (obs, action, reward, terminated), as a Gymnasium environment gave and took them, or
+        has obs, action, reward and terminated as a dict or a named tuple has; `last_obs` is the observation after its
+        last step, unless that terminated or is in obs.
         """
-        episode = as_episode(trajectory, last_obs, self.spec, self._batch)
+        numbers = None if self._own is None else self._own.numbers
+        episode = as_episode(trajectory, last_obs, self.spec, self._batch, numbers)
         return explained(self._tell, self.agent, self.params, episode, f"{self!r}".strip("<>"))
 
     @cached_property
@@ -191,6 +193,8 @@ class TrainedAgent:
                 f"{found.spec.name} has observations {theirs[0]} and {theirs[1]} actions, the agent {mine[0]} and"
                 f" {mine[1]}: give an environment like the one it was trained on"
             )
+        if self.spec.spaces is not None and found.spec.spaces is not None:
+            self._own.same(found.spec.spaces, found.spec.name)
         return found
 
     @cached_property

@@ -15,10 +15,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from highway_rl.deep import host, loop
+from highway_rl.envs.registry import ENVS
 from highway_rl.machines import group
 from highway_rl.runs import checkpoint, folder
 from highway_rl.runs.callbacks import Told
-from highway_rl.runs.config import Setup
+from highway_rl.runs.config import MAIN, Setup
 from highway_rl.runs.estimate import warn_short
 from highway_rl.runs.evaluate import evaluate, write_result
 from highway_rl.runs.metrics import Metrics, lost, rows_of
@@ -181,7 +182,9 @@ class Training:
         if self.out is None:
             raise stop
         self._save(number, stop.run, period, pending)
-        kept = f"what was collected is kept; mend it and go on with `highway-rl resume {self.out}`"
+        here = ENVS.module(self.s.config.task) == MAIN  # no other process knows it
+        onward = f"highway_rl.train(…, out={str(self.out)!r}, resume=True)" if here else f"highway-rl resume {self.out}"
+        kept = f"what was collected is kept; mend it and go on with `{onward}`"
         raise host.Interrupted(f"{stop}: {kept}") from stop.__cause__
 
     def _checkpoints(self, number: int) -> Path:

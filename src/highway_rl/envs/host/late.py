@@ -11,7 +11,7 @@ from gymnasium import Space
 from gymnasium.spaces import Box, Dict, MultiBinary
 
 from highway_rl.envs.host.worlds import Came, Leaves
-from highway_rl.envs.wrappers import check_delay
+from highway_rl.envs.wrappers import as_delay, check_delay
 
 
 def with_feature(space: Space, feature: str, width: int) -> Dict:
@@ -84,6 +84,7 @@ class DelayReward(gymnasium.Wrapper):
         width: int = 64,
     ) -> None:
         super().__init__(env)
+        until = as_delay(until)
         check_delay(until, feature, width)
         self.until, self.feature, self.width = until, feature, width
         self.observation_space = with_feature(env.observation_space, feature, width)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import functools
 import importlib
@@ -43,6 +44,14 @@ def known(name: str) -> bool:
             gymnasium.register_envs(plugin)
     if name in gymnasium.registry:
         return True
+    module, colon, inner = name.partition(":")  # Gymnasium's module:id, which registers it
+    if colon:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(module)
+        return inner in gymnasium.registry
+    alike = [one for one in gymnasium.registry if name.lower() in (one.lower(), one.rpartition("-v")[0].lower())]
+    if alike and name not in alike:
+        raise checks.unknown("environment", name, alike)
     try:
         gymnasium.spec(name)
     except gymnasium.error.DeprecatedEnv as error:
@@ -62,7 +71,8 @@ def maker(found: Any, name: str, options: dict[str, Any]) -> Any:
     if isinstance(found, type):
         return found if issubclass(found, gymnasium.Env | VectorEnv) or _old(found) else None
     if isinstance(found, gymnasium.Env) and found.spec is not None:
-        return functools.partial(gymnasium.make, found.spec)
+        like = again(found.spec)
+        return functools.partial(gymnasium.make, like) if isinstance(like, str) else like
     if isinstance(found, gymnasium.Env | VectorEnv) or _old(type(found)):
         raise ValueError(
             f"{name} is one {type(found).__name__}, and training needs several: give its class, or a function that"
@@ -78,6 +88,27 @@ def maker(found: Any, name: str, options: dict[str, Any]) -> Any:
         return None
     made.close()
     return found
+
+
+def again(spec: Any) -> Any:
+    """What makes an environment like a given one: its id, or a function where more than the id made it."""
+    lost = [wrapper.name for wrapper in spec.additional_wrappers if wrapper.kwargs is None]
+    if lost:
+        raise ValueError(
+            f"{spec.id} is inside {lost[0]}, which does not say how it was made: give a function that makes all of it,"
+            f" such as lambda: {lost[0]}(gymnasium.make({spec.id!r}))"
+        )
+    plain = gymnasium.registry.get(spec.id)
+    if (
+        plain is not None
+        and spec.max_episode_steps == plain.max_episode_steps
+        and not spec.additional_wrappers
+        and spec.kwargs in ({}, plain.kwargs)
+    ):
+        return spec.id
+    made: Any = functools.partial(gymnasium.make, spec)
+    made.__name__ = f"given-{spec.id}"
+    return made
 
 
 def _old(kind: type) -> bool:
@@ -111,7 +142,7 @@ def host_env(
     if workers is not None:
         checks.choice("workers", workers, FORMS)
     if delay is not None:
-        check_delay(delay, feature, width)
+        check_delay(delay, feature, width, "delay")
     make, many = _makers(made_by, name, workers == "vector", options)
     if workers is not None and not isinstance(made_by, str) and (many is not None) != (workers == "vector"):
         raise ValueError(
@@ -158,7 +189,7 @@ def host_env(
                 " highway_rl.integrations.gymnasium.DelayReward around it"
             )
         one, several = _makers(made_by, name, workers == "vector", {**options, **more})
-        made = several(1) if several else one()
+        made = _tried(name, lambda: several(1) if several else one())
         return made if delay is None else DelayReward(made, delay, feature=feature, width=width)  # type: ignore[arg-type]
 
     return HostEnv(spec, start, alone)
@@ -219,6 +250,9 @@ def _spaces(one: Any, name: str) -> tuple[gymnasium.Space, gymnasium.Space]:
     if isinstance(one, VectorEnv):
         return one.single_observation_space, one.single_action_space
     if isinstance(one, gymnasium.Env):
+        for needed in ("observation_space", "action_space"):
+            if not isinstance(getattr(one, needed, None), gymnasium.Space):
+                raise ValueError(f"{name} has no {needed}: give it one of gymnasium.spaces, in its __init__")
         return one.observation_space, one.action_space
     if _old(type(one)):
         raise ValueError(

@@ -20,6 +20,17 @@ class Own:
         self.acting = acting(self.action, "the environment")
         self.plain = type(self.action).__name__ == "Discrete" and self.acting.action(0) == 0
 
+    def same(self, spaces: str, name: str) -> None:
+        """Refuses an environment with other spaces."""
+        for what, mine, theirs in zip(
+            ("observations", "actions"), (self.observation, self.action), written.read(spaces), strict=True
+        ):
+            if written.to_json(mine) != written.to_json(theirs):
+                raise ValueError(
+                    f"{name} has {what} {checks.one_line(theirs)}, the agent {checks.one_line(mine)}: give an"
+                    " environment like the one it was trained on"
+                )
+
     def arrays(self, obs: Any) -> tuple[list[np.ndarray], bool]:
         """The arrays of one observation or of a batch of them, with a first axis, and whether there was only one."""
         seen: Any = seeing(self.observation)
@@ -41,6 +52,17 @@ class Own:
         if isinstance(numbers, int):
             return self.acting.action(numbers)
         return np.stack([self.acting.action(int(number)) for number in numbers])
+
+    def numbers(self, actions: Any) -> Any:
+        """The numbers of a list of the environment's own actions."""
+        if self.plain:
+            return actions
+        every = [np.asarray(self.acting.action(i)) for i in range(self.acting.number)]
+        found = [next((i for i, one in enumerate(every) if np.array_equal(one, mine)), None) for mine in actions]
+        if None in found:
+            given = checks.one_line(actions[found.index(None)])
+            raise ValueError(f"action {given} is none of the environment's: give one of {checks.one_line(self.action)}")
+        return found
 
 
 def _first(obs: Any) -> Any:

@@ -29,8 +29,9 @@ from highway_rl.envs.host.worlds import Came, Leaves, Watched
 START = 60.0
 """Seconds that a process may take to begin and to import what it needs, beside the time for its first reset."""
 CHILD = """
-import pickle, sys
+import pickle, signal, sys
 from multiprocessing.connection import Client
+signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for who began it, and who then closes the pipe
 pipe = Client(sys.argv[1], authkey=sys.stdin.buffer.read())
 sys.path[:] = pipe.recv()
 pickle.loads(pipe.recv_bytes())(pipe)
@@ -47,10 +48,11 @@ def work(pipe: Any) -> None:
         while True:
             what, value = pipe.recv()
             if what == "reset":
-                pipe.send(("came", env.reset(seed=value)[0]))
+                obs, _ = env.reset(seed=value)
+                pipe.send(("came", obs))
                 continue
             obs, reward, terminated, truncated, _ = env.step(value)
-            first = env.reset()[0] if terminated or truncated else None
+            first, _ = env.reset() if terminated or truncated else (None, None)
             pipe.send(("came", (obs, reward, terminated, truncated, first)))
     except (EOFError, KeyboardInterrupt, BrokenPipeError):
         pass

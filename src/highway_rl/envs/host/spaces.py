@@ -70,7 +70,13 @@ def _array(shape: tuple[int, ...], dtype: np.dtype, where: str, bounds: tuple[np
             array = np.asarray(None)
         if array.shape != shape or array.dtype.kind not in "biuf":
             raise NoObservation(f"{where} is {described(obs)}, not {dtype} of shape {shape}")
-        return [array.astype(dtype, copy=False)]
+        if dtype.kind == "f" or array.dtype == dtype:
+            return [array.astype(dtype, copy=False)]
+        most = np.iinfo(dtype).max if dtype.kind == "u" else 1
+        if not np.all((array >= 0) & (array <= most) & (array == np.floor(array))):
+            shown = array.tolist() if array.size < 20 else f"{described(array)} from {array.min()} to {array.max()}"
+            raise NoObservation(f"{where} is {shown}, not whole numbers from 0 to {most}")
+        return [array.astype(dtype)]
 
     finite = bounds is not None and dtype.kind == "f" and bool(np.isfinite(bounds).any())
     return Seeing(jax.ShapeDtypeStruct(shape, dtype), leaves, [bounds if finite else None])

@@ -21,6 +21,12 @@ from highway_rl import checks
 from highway_rl.envs.host.spaces import Acting, NoObservation, Seeing, described
 
 Leaves = list[np.ndarray]
+SIGNS = ("keyword argument 'seed'", "unpack (expected 5, got 4)", "unpack (expected 2")
+OLD = (
+    "; so did gym's environments before 0.26: let reset(*, seed=None, options=None) return (obs, info) and step(action)"
+    " (obs, reward, terminated, truncated, info), or install shimmy and put shimmy.GymV21CompatibilityV0(env=…) around"
+)
+"""What is said of an environment whose reset or step is of the old kind, and how that is known."""
 
 
 class Failed(RuntimeError):
@@ -78,7 +84,8 @@ class Watched:
         return number
 
     def failed(self, i: int, what: str) -> Failed:
-        return Failed(f"{self.name}, environment {i} of {self.count}: {checks.one_line(what)}")
+        more = OLD if any(sign in what for sign in SIGNS) else ""
+        return Failed(f"{self.name}, environment {i} of {self.count}: {checks.one_line(what)}{more}")
 
 
 def raised(error: BaseException) -> str:
@@ -125,7 +132,7 @@ class Here(Watched):
         for i, env in enumerate(self.envs):
             try:
                 obs, pay, terminated, truncated, _ = env.step(self.acting.action(int(self.actions[i])))
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 raise self.failed(i, raised(error)) from error
             self.put(after, i, obs)
             reward[i], ended[0, i], ended[1, i] = self.paid(i, pay), bool(terminated), bool(truncated)
