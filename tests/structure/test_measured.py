@@ -53,7 +53,7 @@ def test_how_the_solver_grows():
     last = stored["rows"][-1]
     assert last["states"] == 10_000_000
     assert f"take {last['seconds']:.0f} s on two cores" in page
-    assert f"at most {last['peak_gib']:.1f} GiB" in page
+    assert f"at most {last['solve_gib']:.1f} GiB" in page
     assert f"S^{stored['exponent']:.2f}" in page
 
 

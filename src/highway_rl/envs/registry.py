@@ -180,9 +180,9 @@ def _undelayed(name: str, **options: Any) -> Env:
     if not isinstance(found, Env):
         if hasattr(found, "reset") and hasattr(found, "step"):
             raise ValueError(
-                f"{name} has reset and step and is no gymnasium.Env: let {type(found).__name__} inherit from it, with"
+                f"{name} has reset and step and is no gymnasium.Env: give a class that inherits from it, with"
                 " observation_space, action_space, reset(*, seed=None, options=None) → (obs, info) and step(action) →"
-                " (obs, reward, terminated, truncated, info), and give it again"
+                " (obs, reward, terminated, truncated, info)"
             )
         raise ValueError(
             f"{name} is a {type(found).__name__}: give a gymnasium.Env class, an Env(spec, reset, step) of highway_rl,"
