@@ -6,7 +6,6 @@ Three forms with one interface (`Rows`): compiled tables, plain NumPy, and model
 from __future__ import annotations
 
 import functools
-import importlib
 import os
 import warnings
 from collections.abc import Callable
@@ -140,7 +139,9 @@ class CompiledRows:
             self.discount = 1.0
         self.work = self.probability.size
         ends, kept = np.empty(S, bool), np.empty((S, A))
-        self.shapes = importlib.import_module("highway_rl.solvers.shape")  # needs numba
+        from highway_rl.solvers import shape  # needs numba
+
+        self.shapes: Any = shape
         self.shapes.row_facts(self.start, self.successor, self.probability, self.reward, ends, kept)
         kept *= self.discount
         self.drift = drift_of(mdp, ends, kept, self.longest)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import difflib
 import functools
 import importlib
@@ -23,6 +22,7 @@ from highway_rl.envs.host.processes import Apart
 from highway_rl.envs.host.spaces import acting, seeing
 from highway_rl.envs.host.worlds import Here, Vector
 from highway_rl.envs.wrappers import check_delay, late_discount
+from highway_rl.registry import bring
 from highway_rl.types import HostEnv, Spec
 
 PLUGINS = {"ALE/": ("ale_py", "ale-py"), "MiniGrid-": ("minigrid", "minigrid"), "BabyAI-": ("minigrid", "minigrid")}
@@ -46,8 +46,7 @@ def known(name: str) -> bool:
         return True
     module, colon, inner = name.partition(":")  # Gymnasium's module:id, which registers it
     if colon:
-        with contextlib.suppress(ImportError):
-            importlib.import_module(module)
+        bring(module)
         return inner in gymnasium.registry
     alike = [one for one in gymnasium.registry if name.lower() in (one.lower(), one.rpartition("-v")[0].lower())]
     if alike and name not in alike:

@@ -25,7 +25,7 @@ class Own:
         for what, mine, theirs in zip(
             ("observations", "actions"), (self.observation, self.action), written.read(spaces), strict=True
         ):
-            if written.to_json(mine) != written.to_json(theirs):
+            if mine != theirs:
                 raise ValueError(
                     f"{name} has {what} {checks.one_line(theirs)}, the agent {checks.one_line(mine)}: give an"
                     " environment like the one it was trained on"

@@ -119,7 +119,7 @@ class Here(Watched):
         seed, self.seeds[i] = self.seeds[i], None
         try:
             obs, _ = self.envs[i].reset(seed=seed)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise self.failed(i, f"at its reset {raised(error)}") from error
         self.put(rows, i, obs)
 
