@@ -1,10 +1,10 @@
-"""Ablations: the page tells what the stored rows say, and what cannot be compared yet is not shown."""
+"""The deep figures: the page tells what the stored rows say, and what cannot be compared yet is not shown."""
 
 from pathlib import Path
 
 import pytest
 
-from highway_rl.experiments import depth, gate
+from highway_rl.experiments import depth, gate, main_plot
 from highway_rl.experiments.ablation import Size, by_variant
 from highway_rl.experiments.queue import rows_of
 from highway_rl.experiments.scores import average, said
@@ -18,6 +18,16 @@ def test_the_tables_of_the_page_are_those_of_the_rows(ablation):
     runs = by_variant(rows_of(ablation.EXPERIMENT, ROOT / "results"), ablation.VARIANTS)
     for name, tasks in runs.items():
         assert [len(rows) for rows in tasks.values()] == [5, 5]
+        told = (f"{said(average(rows, 'training'))} | {said(average(rows, 'greedy'))}" for rows in tasks.values())
+        assert f"| {name} | {' | '.join(told)} |" in page
+
+
+@pytest.mark.parametrize("env", [main_plot.DELAYED, ""], ids=["delayed", "as it pays"])
+def test_the_six_methods_on_the_page_are_those_of_the_rows(env):
+    page = (ROOT / "docs" / "deep.md").read_text(encoding="utf-8")
+    runs = main_plot.finals(rows_of(main_plot.EXPERIMENT, ROOT / "results"), env, "best")
+    assert len(runs) == 6
+    for name, tasks in runs.items():
         told = (f"{said(average(rows, 'training'))} | {said(average(rows, 'greedy'))}" for rows in tasks.values())
         assert f"| {name} | {' | '.join(told)} |" in page
 

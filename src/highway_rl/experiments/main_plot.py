@@ -105,7 +105,7 @@ def short(name: str, algo: str) -> str:
 def curves(rows: Rows, path: Path) -> Path:
     """The paper's figure: training scores, the best setting of each game."""
     size, _ = about(rows)
-    panels = [(env, task, found) for env in reversed(size.envs) for task, found in _by_task(rows, env).items()]
+    panels = [(env, task, found) for env in size.envs for task, found in _by_task(rows, env).items()]
     few = len(panels) < 3
     figure, grid = axes(
         len(panels), "Training score (mean over seeds, 95 % interval)", columns=min(len(panels), 5),

@@ -63,7 +63,7 @@ def fading(rows: Rows) -> Verdict:
         most = max(one.value if one else 0.0 for one in likely.values())
         holds.append(most >= 0.75 if env == DELAYED else most < 0.75)
         said_ = ", ".join(f"P({name} above Retrace) = {said(one, 2)}" for name, one in likely.items())
-        words.append(f"{'with' if env == DELAYED else 'without'} delay {said_}")
+        words.append(f"{'with' if env == DELAYED else 'without'} delay ({len(runs[RETRACE])} tasks) {said_}")
     none = not any(finals(rows, env, "best") for env in dict.fromkeys(row["env"] for row in rows))
     return Verdict("; ".join(words), NOT_RUN if none else HOLDS if all(holds) else PARTLY if any(holds) else FAILS)
 
