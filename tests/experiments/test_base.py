@@ -1,8 +1,11 @@
 """Every experiment at smoke scale: schema, provenance, figures from rows alone, and the exact numbers of Fig. 1."""
 
 import functools
+import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -108,6 +111,29 @@ def test_workers_give_the_same_rows_in_the_same_order(run, tmp_path):
     one, two = run("multi-room"), base.run(base.find("multi-room"), "smoke", 0, tmp_path, workers=2)
     assert timeless(one) == timeless(two)
     assert base.read_rows(two)[1]["workers"] == 2
+
+
+def test_ctrl_c_ends_the_workers_and_says_how_to_go_on(tmp_path):
+    """What was finished is stored, no worker is left or shows a traceback, and `--resume` keeps the rows."""
+    command = [sys.executable, "-m", "highway_rl", "run", "multi-room", "--scale", "paper", "--workers", "2"]
+    log, rows = tmp_path / "log", tmp_path / "multi-room.csv"
+    with log.open("w") as file:
+        running = subprocess.Popen([*command, "--out", str(tmp_path)], stdout=file, stderr=file, start_new_session=True)
+        try:
+            deadline = time.monotonic() + 120
+            while not rows.exists() and running.poll() is None and time.monotonic() < deadline:
+                time.sleep(0.1)
+        finally:
+            os.killpg(running.pid, signal.SIGINT)
+        assert running.wait(60) == 2
+    assert log.read_text().endswith("highway-rl: interrupted: run the same command again with --resume to go on\n")
+    assert "Traceback" not in log.read_text()
+    assert base.read_rows(rows)[0]
+    deadline = time.monotonic() + 30
+    with pytest.raises(ProcessLookupError):
+        while time.monotonic() < deadline:
+            os.killpg(running.pid, 0)
+            time.sleep(0.1)
 
 
 def test_rows_without_the_console_packages(tmp_path):

@@ -169,8 +169,9 @@ def _main(args: list[str]) -> None:
             raise
         _fail(one_line(str(error)))
     except KeyboardInterrupt:
-        again = isinstance(command, Sweep | Tune)
-        _fail("interrupted: run the same command again to go on" if again else "interrupted")
+        again = ": run the same command again{} to go on"
+        how = {Sweep: again.format(""), Tune: again.format(""), Run: again.format(" with --resume")}
+        _fail("interrupted" + how.get(type(command), ""))
     except MemoryError as error:
         if command.debug:
             raise
