@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from training import WORDS, program, rows, strictly, until
 
+import highway_rl
 from highway_rl.cli.app import main
 from highway_rl.runs import checkpoint
 from highway_rl.runs.metrics import Metrics
@@ -40,6 +41,7 @@ BAD = [
     (["train", "late", "--setting", "k"], "k: write it as name=value"),
     (["train", "late", "--setting", "capacity=1000000000000"], "capacity=1000000000000: give a whole number from 1 to"),
     (["train", "late", "--setting", "capacity=2000000000"], "GB of memory"),
+    (["train", "late", "--setting", "capacity=2e9"], "GB of memory"),
     (["train", "late", "--steps", "inf"], "steps=inf: give a whole number >= 1"),
     (["train", "late", "--steps", "nan"], "steps=nan: give a whole number >= 1"),
     (["train", "late", "--steps", "100"], "steps=100: give a multiple of refresh=250, such as 250"),
@@ -126,6 +128,12 @@ def test_command_line_from_train_to_evaluate(tmp_path, capsys):
     assert found["scores"][0]["episodes"] == 4
     assert found["step"] == 400
     assert set(found["by_algo_training_epsilon"]) == {"dqn"}
+    file = tmp_path / "agent.safetensors"
+    highway_rl.load(out).save(file)
+    main(["evaluate", str(file), "--episodes", "4", "--json"])
+    found = json.loads(capsys.readouterr().out)
+    assert [(r["algo"], r["epsilon"], r["episodes"]) for r in found["scores"]] == [("dqn", 0.0, 4)]
+    assert (found["step"], set(found["by_algo"])) == (400, {"dqn"})
     main(["resume", out, "--steps", "500", "--json"])
     assert json.loads(capsys.readouterr().out)["step"] == 500
     main(["plot", out])

@@ -87,7 +87,7 @@ def test_other_peoples_tools_hear_the_numbers(monkeypatch):
     WeightsAndBiases(project="mine").on_report({"rows": rows(3.0)})
     assert logged == [(10, {"dqn seed 0/score": 3.0, "dqn seed 0/episodes": 50})]
     monkeypatch.setitem(sys.modules, "wandb", None)
-    with pytest.raises(ValueError, match="install it with `pip install wandb`"):
+    with pytest.raises(ValueError, match=r"install it with `pip install 'highway-rl\[wandb\]'`"):
         WeightsAndBiases()
 
     class Pruned(Exception):

@@ -51,6 +51,7 @@ OPTIONAL = (
     Part("tensorboard", "tensorboard", "curves in TensorBoard", 'pip install "highway-rl[tensorboard]"'),
     Part("ray", "ray", "sweeps on a cluster", 'pip install "highway-rl[ray]"'),
     Part("optuna", "optuna", "`highway-rl tune`", 'pip install "highway-rl[tune]"'),
+    Part("wandb", "wandb", "curves in Weights & Biases", 'pip install "highway-rl[wandb]"'),
     Part("gymnasium[box2d]", "Box2D", "LunarLander-v3 and others", 'pip install "gymnasium[box2d]"'),
     Part("minigrid", "minigrid", "MiniGrid-…, BabyAI-…", "pip install minigrid"),
     Part("ale-py", "ale_py", "Atari, ALE/…", "pip install ale-py"),

@@ -134,10 +134,13 @@ class Resume:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Evaluate:
-    """Play test episodes with the newest networks of a training folder, greedy and at the training ε."""
+    """Play test episodes with the newest networks of a training folder, greedy and at the training ε; or greedy ones
+    with the agent of a file."""
 
-    folder: Annotated[Positional[Path], arg(metavar="DIR")]
-    """The folder `highway-rl train` wrote."""
+    folder: Annotated[Positional[Path], arg(metavar="AGENT")]
+    """The folder `highway-rl train` wrote, or a file of `agent.save`."""
+    imports: Annotated[tuple[str, ...], arg(metavar="MODULE", name="import"), UseAppendAction] = ()
+    """A module of yours that the file may import, where its network or algorithm is not ours."""
     episodes: int = 100
     """Episodes of each run."""
     seed: int = 0
@@ -153,9 +156,13 @@ class Evaluate:
         from highway_rl import runs
         from highway_rl.cli.live import warnings_as_lines
 
+        options: Any = {"episodes": self.episodes, "seed": self.seed, "max_steps": self.max_steps}
         with warnings_as_lines():
+            if self.folder.is_file():
+                agent = runs.load(self.folder, imports=self.imports)
+                row = {"algo": agent.label, "seed": agent.seed, **agent.evaluate(**options), "broken": None}
+                return _show({"step": agent.step, "of": agent.step, "scores": [row]}, self.json)
             s, params, step, broken = runs.load_all(self.folder)
-            options = {"episodes": self.episodes, "seed": self.seed, "max_steps": self.max_steps}
             rows = runs.evaluate(s, params, broken=broken, **options)
         _show({"step": step, "of": s.steps, "scores": rows}, self.json)
 

@@ -70,7 +70,7 @@ class WeightsAndBiases:
         try:
             import wandb
         except ImportError:
-            raise ValueError("wandb is not here: install it with `pip install wandb`") from None
+            raise ValueError("wandb is not here: install it with `pip install 'highway-rl[wandb]'`") from None
         self.run = wandb.init(**options)
 
     def on_report(self, news: News) -> None:

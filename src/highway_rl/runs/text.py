@@ -103,17 +103,18 @@ def _values(chosen: Sequence[tuple[str, str]]) -> dict[str, Any]:
 
 
 def value(text: str) -> Any:
-    """A number (inf and nan too), true or false, a list such as 1,2,end, or a word.
+    """A number (inf and nan too; 1e5 is a whole one), true or false, a list such as 1,2,end, or a word.
 
-    >>> value("3"), value("1,2,end"), value("inf"), value("squared"), value("true")
-    (3, (1, 2, 'end'), inf, 'squared', True)
+    >>> value("3"), value("1,2,end"), value("inf"), value("squared"), value("true"), value("1e5"), value("1e-5")
+    (3, (1, 2, 'end'), inf, 'squared', True, 100000, 1e-05)
     """
     if text in ("true", "false"):
         return text == "true"
     if text in ("inf", "-inf", "nan"):
         return float(text)
     try:
-        return ast.literal_eval(text)
+        found = ast.literal_eval(text)
+        return int(found) if isinstance(found, float) and "." not in text and found.is_integer() else found
     except (ValueError, SyntaxError):
         inner = text[1:-1] if text.startswith("(") and text.endswith(")") else text
         return tuple(value(part.strip()) for part in inner.split(",") if part.strip()) if "," in inner else text
