@@ -103,8 +103,8 @@ def test_no_config_at_all(tmp_path):
         (tmp_path / "config.json").write_text(text)
         with pytest.raises(ValueError, match=says):
             runs.read_config(tmp_path)
-    (tmp_path / "config.json").write_text('{"format": 3}')
-    with pytest.raises(ValueError, match=r"has format 3: .* a newer highway-rl"):
+    (tmp_path / "config.json").write_text('{"format": 4}')
+    with pytest.raises(ValueError, match=r"has format 4: .* a newer highway-rl"):
         runs.read_config(tmp_path)
 
 
@@ -261,3 +261,15 @@ def test_results_of_before_are_drawn(tmp_path, capsys):
     main(["plot", str(tmp_path / "copy")])
     assert (tmp_path / "copy" / "curves.png").read_bytes()[:4] == b"\x89PNG"
     assert "figure: " in capsys.readouterr().out
+
+
+def test_what_was_trained_before_values_had_units_goes_on_without(tmp_path):
+    config = runs.Config("late", ("dqn",), settings={"k": 1})
+    folder.write_config(config, tmp_path)
+    assert "rescale" not in folder.read_config(tmp_path).settings
+    found = json.loads((tmp_path / "config.json").read_text())
+    del found["sha256"]
+    (tmp_path / "config.json").write_text(json.dumps(found | {"format": 2}))
+    assert folder.read_config(tmp_path).settings == {"rescale": False, "k": 1}
+    games = runs.Config("minatar/breakout", ("dqn",))
+    assert folder.before_rescale(games) == games

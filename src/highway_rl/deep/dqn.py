@@ -23,8 +23,8 @@ from highway_rl.core.targets import TargetRule, Trajectory, sampled_returns, sof
 from highway_rl.data.codec import codec_of, decoded
 from highway_rl.deep import fused, networks
 from highway_rl.deep.grouping import Alike, Group, cautious, combine_by_policy, estimates
-from highway_rl.deep.normalized import normalized
 from highway_rl.deep.optimizers import MakeOptimizer, centred_rmsprop
+from highway_rl.deep.scales import scaled, unit_of
 from highway_rl.deep.settings import check_agent, check_spec
 from highway_rl.deep.weights import Weights, weights_of, with_weights
 from highway_rl.types import AnyArray, Spec, record, static
@@ -51,6 +51,7 @@ class DQN:
     loss: str = static(default="huber")
     num_policies: int = static(default=1)
     normalize: bool = static(default=False)
+    rescale: bool = static(default=False)
     chooser: str = static(default="sample")
     caution: float = static(default=0.0)
     network: networks.MakeNetwork = static(default=networks.auto)
@@ -65,13 +66,12 @@ class DQN:
 
     @property
     def make_network(self) -> networks.MakeNetwork:
-        """What makes its networks: with `normalize`, such as bring observations to one scale."""
-        return normalized(self.network) if self.normalize else self.network
+        """What makes its networks, with the scales it asks for."""
+        return scaled(self.network, self.normalize, self.rescale)
 
     @property
     def heads(self) -> int:
-        """Numbers a network has for each action: Q, and with the chooser "learned" what the return of each depth is on
-        average."""
+        """Numbers a network has for each action: Q, and with the chooser "learned" the average return of each depth."""
         return 1 if self.chooser != "learned" else 1 + max(len(rule.backup.depths) for rule in self.rules)
 
     @property
@@ -96,8 +96,7 @@ class Learning(NamedTuple):
 
 class Batch(NamedTuple):
     """One update: which network learns, and from what; the target of every head, where there are several. With `row`,
-    `obs` is the whole store and `row` says where the batch is: for observations so large that nobody wants them
-    twice."""
+    which is for large observations, `obs` is the whole store and `row` says where the batch is."""
 
     net: Int[Array, "*u"]
     obs: UInt8[Array, "*u b w"] | UInt8[Array, "rows w"]
@@ -287,8 +286,9 @@ def update(
 
     def error(params: Weights) -> tuple[Float[Array, ""], Float[Array, "p a"]]:
         rows = obs if one else jax.tree.map(lambda x: x[passengers:], obs)
-        q = jax.vmap(network(agent, spec, params))(rows)
-        return loss(agent, q[-action.shape[0] :], action, target), q[:passengers, : spec.num_actions]
+        whole = network(agent, spec, params)
+        q, unit = jax.vmap(whole)(rows), unit_of(whole)
+        return loss(agent, q[-action.shape[0] :] / unit, action, target / unit), q[:passengers, : spec.num_actions]
 
     (value, q), gradient = jax.value_and_grad(error, has_aux=True)(params)
     if not one and passengers:

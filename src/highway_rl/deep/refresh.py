@@ -20,7 +20,7 @@ from highway_rl.deep.agent import Agent
 from highway_rl.deep.diagnostics import Seen
 from highway_rl.deep.dqn import DQN, Batch, Learning
 from highway_rl.deep.grouping import Group, alike, hash_rows
-from highway_rl.deep.normalized import with_numbers_of
+from highway_rl.deep.scales import in_units, unit_of, with_numbers_of, with_unit_of
 from highway_rl.deep.weights import Weights, weights_of
 from highway_rl.types import Spec
 
@@ -61,9 +61,8 @@ def refresh(
     coded = codec_of(spec)
     rows = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), store.rows)
     every, usable = frames(coded, store)
-    if agent.normalize:
-        whole = rows.obs if coded.frames == 1 else coded.whole(rows.obs, every)
-        learning = learning._replace(params=renormalized(agent, spec, learning.params, whole, rows.real))
+    if agent.normalize or agent.rescale:
+        learning = learning._replace(params=rescaled(agent, spec, learning.params, rows, every))
     drawn = ring.pick(rows.real & usable, jax.random.uniform(keys[0], (*shape, agent.batch_size)))
     target, seen = whole_targets(agent, spec, learning, store, step, keys[2], drawn, look)
     net = jax.random.randint(keys[1], shape, 0, agent.num_networks)
@@ -96,11 +95,16 @@ def hashes(coded: Codec, store: Store) -> UInt32[Array, "env slot 2"]:
     return found.reshape(*store.rows.action.shape, 2)
 
 
-def renormalized(agent: DQN, spec: Spec, params: Weights, obs: Any, real: Bool[Array, "n"]) -> Weights:
-    """The networks with the mean and deviation of the observations in the store."""
+def rescaled(agent: DQN, spec: Spec, params: Weights, rows: Any, every: Int[Array, "n ..."]) -> Weights:
+    """The networks with the scales of the observations and rewards in the store."""
+    coded = codec_of(spec)
 
     def one(weights: Weights) -> Weights:
-        return weights_of(with_numbers_of(dqn.network(agent, spec, weights), spec, obs, real))
+        whole = dqn.network(agent, spec, weights)
+        if agent.normalize:
+            seen = rows.obs if coded.frames == 1 else coded.whole(rows.obs, every)
+            whole = with_numbers_of(whole, spec, seen, rows.real)
+        return weights_of(with_unit_of(whole, rows.reward, rows.real) if agent.rescale else whole)
 
     return jax.vmap(one)(params)
 
@@ -145,7 +149,8 @@ def whole_targets(
     group = Group(hashed, rows.policy, rows.real) if agent.num_policies > 1 else None
     pairs = alike(hashed, data, rows.real, counts) if grouped else None
     found, seen = [], []
-    for rule in agent.rules:
+    unit = unit_of(dqn.network(agent, spec, jax.tree.map(lambda x: x[0], learning.params)))
+    for rule in (in_units(rule, unit) for rule in agent.rules):
         q, newer = (before[0], now) if dqn.doubles(rule) else (now, None)
         more: Any = {"newer_q": newer, "group": group, "key": key, "averages": averages, "pairs": pairs}
         found.append(dqn.targets(agent, rule, data, q, step, **more))

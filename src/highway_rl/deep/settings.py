@@ -27,8 +27,9 @@ def check_agent(agent: DQN) -> None:
     checks.numbers("max_gradient", agent.max_gradient, lambda x: x > 0, "> 0")
     for name in ("num_networks", "batch_size", "num_policies"):
         checks.whole(name, getattr(agent, name), 1)
-    if not isinstance(agent.normalize, bool):
-        raise checks.refusal("normalize", agent.normalize, "true or false")
+    for name in ("normalize", "rescale"):
+        if not isinstance(getattr(agent, name), bool):
+            raise checks.refusal(name, getattr(agent, name), "true or false")
     checks.choice("chooser", agent.chooser, ("sample", "learned", "grouped"))
     most = math.inf if agent.chooser == "grouped" else 0.0
     wanted = "that is finite" if most else "equal to 0, or chooser=grouped, which knows how sure it is"

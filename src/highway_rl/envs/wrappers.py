@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from highway_rl import checks
@@ -20,6 +21,8 @@ from highway_rl.types import Env, Step, record
 INNER, OWN = 0, 1
 NO_PAYMENT_DUE = 0
 FEATURES = ("count", "score", "amount")
+SIZES = np.array([1, 10, 100, 1_000], np.float32)
+"""Of what may be owed: `amounts` has a number for each."""
 """What an observation may tell of rewards that are withheld."""
 
 
@@ -157,6 +160,18 @@ def check_delay(until: Any, feature: Any, width: Any, name: str = "until") -> No
         raise checks.refusal(name, until, "'end', a number of steps or a range of them, such as '1-20'")
 
 
+def amounts(owed: Any) -> Any:
+    """What is owed, as numbers between −1 and 1 that a network can add up: x/(c + |x|) for c = 1, 10, 100, 1000.
+
+    Each is nearly straight where |x| is below its c, so that of some every difference can be seen, whatever the size.
+
+    >>> amounts(np.float64(-30)).round(2).tolist()
+    [-0.97, -0.75, -0.23, -0.03]
+    """
+    x = owed[..., None]
+    return x / (SIZES + abs(x))
+
+
 def delay_reward(
     env: Env,
     until: Literal["end"] | int | range = "end",
@@ -175,7 +190,7 @@ def delay_reward(
     The observation gains a one-hot feature, clipped to its last place: the number of non-zero rewards in the episode so
     far ("count") or the score still owed ("score"), which for until="end" is the whole score so far. With the score,
     what a step pays follows from the feature and what the step itself earns; with the count it does so only where every
-    reward is 0 or 1. For rewards of any size there is the score as one number, sign(x) log(1 + |x|) ("amount").
+    reward is 0 or 1. For rewards of any size there is the score as `amounts` ("amount").
     """
     until = as_delay(until)
     check_delay(until, feature, width)
@@ -187,7 +202,7 @@ def delay_reward(
 
     def observed(state: DelayedState, obs: PyTree) -> DelayedObservation:
         if feature == "amount":
-            return DelayedObservation(obs, (jnp.sign(state.owed) * jnp.log1p(jnp.abs(state.owed)))[None])
+            return DelayedObservation(obs, amounts(state.owed))
         value = state.count if feature == "count" else state.owed.astype(jnp.int32)
         return DelayedObservation(obs, jnp.arange(width) == jnp.clip(value, 0, width - 1))
 
@@ -217,9 +232,9 @@ def delay_reward(
             out, state=new, obs=observed(shown if until == "end" else new, out.obs), reward=reward
         )
 
-    one: Any = jax.ShapeDtypeStruct((1,), jnp.float32)
+    numbers: Any = jax.ShapeDtypeStruct(SIZES.shape, jnp.float32)
     places: Any = jax.ShapeDtypeStruct((width,), bool)
-    shown = DelayedObservation(env.spec.observation, one if feature == "amount" else places)
+    shown = DelayedObservation(env.spec.observation, numbers if feature == "amount" else places)
     return env.wrapped(name=f"{env.spec.name}-delay", observation=shown, reset=reset, step=step)
 
 

@@ -26,6 +26,7 @@ from highway_rl.data.ring import Rows
 from highway_rl.deep import dqn
 from highway_rl.deep.dqn import DQN
 from highway_rl.deep.grouping import Group, hash_rows
+from highway_rl.deep.scales import in_units, unit_of
 from highway_rl.records import episode as picture
 from highway_rl.runs.episode import Episode
 from highway_rl.types import AnyArray, Spec
@@ -134,7 +135,8 @@ def teller(agent: DQN, spec: Spec, step: int) -> Callable[[PyTree, Episode, Bool
         more: dict[str, Any] = {"newer_q": q if dqn.doubles(rule) else None, "averages": averages}
         if agent.num_policies > 1:
             more |= {"group": Group(hash_rows(coded), none, real), "key": jax.random.key(0)}
-        found = dqn.targets(agent, rule, data, q, step, **more)
+        unit = unit_of(dqn.network(agent, spec, jax.tree.map(lambda x: x[0], params)))
+        found = dqn.targets(agent, in_units(rule, unit), data, q, step, **more)
         one = dqn.targets(agent, single, data, q, step, **more | {"averages": None})
         end = lookahead(data.reward, data.discount, data.last, (TO_END,))[0]
         return Told(q, found.returns, found.reference, one.target, found.target, end.reward)

@@ -25,10 +25,11 @@ from highway_rl.records.provenance import provenance
 from highway_rl.records.rows import write_text
 from highway_rl.runs import checkpoint
 from highway_rl.runs.config import Config, modules
-from highway_rl.runs.presets import preset
+from highway_rl.runs.presets import preset, preset_name
 
 CELLS = "cells"
 OWN = ("config.json", "metrics.csv", "checkpoints")
+FORMAT = 3
 FREE = ("steps", "imports")
 """What may change when a run is resumed."""
 
@@ -171,7 +172,7 @@ def _checksum(fields: dict[str, Any]) -> str:
 def write_config(config: Config, out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
     named = dataclasses.replace(config, imports=modules(config))
-    fields = {"format": 2, **plain(named), "provenance": provenance()}
+    fields = {"format": FORMAT, **plain(named), "provenance": provenance()}
     write_text(out / "config.json", json.dumps({**fields, "sha256": _checksum(fields)}, indent=2) + "\n")
 
 
@@ -188,9 +189,10 @@ def read_config(out: Path) -> Config:
             )
         found.pop("provenance", None)
         version = found.pop("format", 1)
-        if version > 2:
+        if version > FORMAT:
             raise ValueError(f"{path} has format {version}: install a newer highway-rl")
-        return as_config(found) if version == 2 else _read_first(found)
+        config = _read_first(found) if version == 1 else as_config(found)
+        return config if version == FORMAT else before_rescale(config)
     except (FileNotFoundError, NotADirectoryError):
         raise ValueError(
             f"{out} is no training folder, {path.name} is not there: give one that `highway-rl train` wrote"
@@ -204,6 +206,13 @@ def as_config(found: dict[str, Any]) -> Config:
     for name in ("algos", "imports"):
         found[name] = tuple(found[name])
     return Config(**found)
+
+
+def before_rescale(config: Config) -> Config:
+    """The same where the preset `general` counted values in ones: what was trained so goes on so."""
+    if preset_name(config.preset, config.task) != "general":
+        return config
+    return dataclasses.replace(config, settings={"rescale": False} | config.settings)
 
 
 def _read_first(found: dict[str, Any]) -> Config:

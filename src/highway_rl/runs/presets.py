@@ -27,6 +27,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "learning_rate": 5e-4,
         "loss": "squared",
         "network": "level",
+        "rescale": True,
         "batch_size": 64,
         "num_networks": 2,
         "refresh": 250,

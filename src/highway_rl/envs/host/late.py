@@ -11,12 +11,12 @@ from gymnasium import Space
 from gymnasium.spaces import Box, Dict, MultiBinary
 
 from highway_rl.envs.host.worlds import Came, Leaves
-from highway_rl.envs.wrappers import as_delay, check_delay
+from highway_rl.envs.wrappers import SIZES, amounts, as_delay, check_delay
 
 
 def with_feature(space: Space, feature: str, width: int) -> Dict:
     """The space of observations that tell what is owed."""
-    return Dict({"obs": space, "feature": Box(-np.inf, np.inf, (1,)) if feature == "amount" else MultiBinary(width)})
+    return Dict({"obs": space, "feature": Box(-1, 1, SIZES.shape) if feature == "amount" else MultiBinary(width)})
 
 
 class Late:
@@ -38,7 +38,7 @@ class Late:
     def _seen(self, leaves: Leaves, earned: np.ndarray, owed: np.ndarray) -> Leaves:
         """The feature first: the keys of a dict are in order, and "feature" comes before "obs"."""
         if self.feature == "amount":
-            return [(np.sign(owed) * np.log1p(np.abs(owed))).astype(np.float32)[:, None], *leaves]
+            return [amounts(owed.astype(np.float32)), *leaves]
         place = earned if self.feature == "count" else owed.astype(np.int64)
         return [np.arange(self.width) == np.clip(place, 0, self.width - 1)[:, None], *leaves]
 
@@ -72,7 +72,7 @@ class DelayReward(gymnasium.Wrapper):
     """Withholds the rewards of any Gymnasium environment; see `highway_rl.envs.wrappers.delay_reward`.
 
     The observation becomes {"obs": the old one, "feature": a one-hot place for the count or the score so far, or the
-    amount owed as one number}.
+    amount owed as `highway_rl.envs.wrappers.amounts`}.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class DelayReward(gymnasium.Wrapper):
 
     def _observed(self, obs: Any, owed: float) -> dict[str, Any]:
         if self.feature == "amount":
-            return {"obs": obs, "feature": np.array([np.sign(owed) * np.log1p(abs(owed))], np.float32)}
+            return {"obs": obs, "feature": amounts(np.float32(owed))}
         value = self._count if self.feature == "count" else int(owed)
         feature = np.zeros(self.width, np.int8)
         feature[min(max(value, 0), self.width - 1)] = 1

@@ -1,0 +1,103 @@
+"""Scales of what a network sees and says. Observations: (x − mean)/deviation of every real number, over the steps in
+the store (`normalize`). Values: counted in units of the largest reward met (`rescale`), so that a network that learns
+numbers of about one learns what is paid in hundreds just as soon.
+
+The scales live beside the weights of each network, so that whatever keeps, copies or loads an agent has them. They
+change at a refresh, never between two, and no gradient reaches them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree, UInt8
+
+from highway_rl.core.targets import TargetRule
+from highway_rl.data.codec import codec_of
+from highway_rl.deep.networks import MakeNetwork
+from highway_rl.types import Spec
+
+LEAST = 1e-3
+"""Deviations below this count as this: a number that never changes is only shifted."""
+
+
+def is_real(leaf: Any) -> bool:
+    return jnp.issubdtype(leaf.dtype, jnp.floating)
+
+
+class Scaled(eqx.Module):
+    """A network; what is subtracted from and divided out of the real numbers it sees, by leaf, or nothing; and the unit
+    of its values, or none."""
+
+    network: Any
+    mean: list[Float[Array, "..."]]
+    deviation: list[Float[Array, "..."]]
+    unit: Float[Array, ""] | None = None
+
+    def __call__(self, obs: PyTree) -> Float[Array, "a"]:
+        if self.mean:
+            leaves, structure = jax.tree.flatten(obs)
+            shift, scale = (iter(jax.lax.stop_gradient(x)) for x in (self.mean, self.deviation))
+            seen = [(leaf - next(shift)) / next(scale) if is_real(leaf) else leaf for leaf in leaves]
+            obs = jax.tree.unflatten(structure, seen)
+        values = self.network(obs)
+        return values if self.unit is None else jax.lax.stop_gradient(self.unit) * values
+
+
+def scaled(make: MakeNetwork, normalize: bool, rescale: bool) -> MakeNetwork:
+    """Networks of `make` with scales, at first mean zero, deviation one and unit one; without any, `make` itself."""
+    if not normalize and not rescale:
+        return make
+
+    def made(spec: Spec, key: PRNGKeyArray) -> Scaled:
+        shapes = [leaf.shape for leaf in jax.tree.leaves(spec.observation) if is_real(leaf) and normalize]
+        unit = jnp.ones(()) if rescale else None
+        return Scaled(make(spec, key), [jnp.zeros(s) for s in shapes], [jnp.ones(s) for s in shapes], unit)
+
+    return made
+
+
+def unit_of(network: Any) -> Any:
+    """What the network's values are counted in."""
+    unit = getattr(network, "unit", None)
+    return 1.0 if unit is None else jax.lax.stop_gradient(unit)
+
+
+def in_units(rule: TargetRule, unit: Any) -> TargetRule:
+    """The rule with each α for values counted in `unit`: exp(α · value/unit), so that rewards of any size are weighed
+    alike. α = 0 and ∞ stay what they are."""
+    if isinstance(unit, float):
+        return rule
+    alphas = {name: getattr(rule.backup, name) for name in ("depth_alpha", "policy_alpha")}
+    per: Any = {name: x if isinstance(x, float) and math.isinf(x) else x / unit for name, x in alphas.items()}
+    return dataclasses.replace(rule, backup=dataclasses.replace(rule.backup, **per))
+
+
+def with_unit_of(network: Scaled, reward: Float[Array, "n"], real: Bool[Array, "n"]) -> Scaled:
+    """The network with the largest of these rewards as its unit, those that are real, where that is more than ten units
+    of before: a unit that grew with every record would push all values up each time."""
+    largest = jnp.max(jnp.where(real, jnp.abs(reward), 0.0))
+    unit = network.unit
+    assert unit is not None
+    return eqx.tree_at(lambda n: n.unit, network, jnp.where(largest > 10 * unit, largest, unit).astype(unit.dtype))
+
+
+def with_numbers_of(network: Scaled, spec: Spec, obs: UInt8[Array, "n w"], real: Bool[Array, "n"]) -> Scaled:
+    """The network with the mean and deviation of these coded observations, those that are real."""
+    leaves = [x for x in jax.tree.leaves(jax.vmap(codec_of(spec).decode)(obs)) if is_real(x)]
+    count = jnp.maximum(jnp.sum(real), 1)
+
+    def moments(x: Array) -> tuple[Array, Array]:
+        counted = real.reshape(-1, *[1] * (x.ndim - 1))
+        x = x.astype(jnp.float32)
+        mean = jnp.sum(jnp.where(counted, x, 0), axis=0) / count
+        square = jnp.sum(jnp.where(counted, jnp.square(x - mean), 0), axis=0) / count
+        return mean, jnp.maximum(jnp.sqrt(square), LEAST)
+
+    found = [moments(x) for x in leaves]
+    return eqx.tree_at(lambda n: (n.mean, n.deviation), network, ([m for m, _ in found], [d for _, d in found]))

@@ -1,0 +1,139 @@
+"""Scales of observations and of values: they are those of the store, no gradient reaches them, they go where weights
+go."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from highway_rl import runs
+from highway_rl.data.codec import codec
+from highway_rl.deep import dqn, networks, scales
+from highway_rl.deep.dqn import DQN
+from highway_rl.deep.weights import weights_of
+from highway_rl.types import Env, Spec, Step
+
+LIKE = {"bits": jax.ShapeDtypeStruct((2,), bool), "numbers": jax.ShapeDtypeStruct((3,), jnp.float32)}
+SPEC = Spec("mixed", LIKE, 2)
+
+
+def tiny(spec, key):
+    return networks.FlatNetwork(spec, key, hidden=(8,))
+
+
+def some(count, seed=0):
+    rng = np.random.default_rng(seed)
+    numbers = rng.normal([5, 0, 7], [100, 0.01, 0], (count, 3)).astype(np.float32)
+    return {"bits": rng.random((count, 2)) > 0.5, "numbers": numbers}
+
+
+def test_it_is_the_network_of_scaled_numbers():
+    """Mean and deviation of the real rows alone; bits stay; what never changes is only shifted."""
+    net = scales.scaled(tiny, True, False)(SPEC, jax.random.key(0))
+    obs, real = some(50), np.arange(50) < 40
+    rows = jnp.asarray(codec(LIKE).encode_rows([obs["bits"], obs["numbers"]]))
+    seen = scales.with_numbers_of(net, SPEC, rows, jnp.asarray(real))
+    kept = obs["numbers"][real].astype(np.float64)
+    np.testing.assert_allclose(seen.mean[0], kept.mean(0), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(seen.deviation[0], np.maximum(kept.std(0), 1e-3), rtol=1e-4)
+    scaled = {"bits": obs["bits"], "numbers": (obs["numbers"] - seen.mean[0]) / seen.deviation[0]}
+    np.testing.assert_allclose(jax.vmap(seen)(obs), jax.vmap(net.network)(scaled), rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(jax.vmap(net)(obs), jax.vmap(net.network)(obs))  # before the first refresh
+
+
+def test_an_update_leaves_the_numbers_alone():
+    agent = DQN(network=tiny, normalize=True, learning_rate=0.1, batch_size=4)
+    learning = dqn.start(agent, SPEC, jax.random.key(0))
+    obs = {name: jnp.asarray(x) for name, x in some(4).items()}
+    after, _, _ = dqn.update(agent, SPEC, learning, 0, obs, jnp.zeros(4, jnp.int32), jnp.ones(4))
+    before, after = (dqn.network(agent, SPEC, jax.tree.map(lambda x: x[0], x.params)) for x in (learning, after))
+    for a, b in zip((*before.mean, *before.deviation), (*after.mean, *after.deviation), strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert not np.array_equal(before.network.head.weight, after.network.head.weight)
+
+
+def test_a_unit_grows_when_it_is_ten_times_too_small():
+    """The largest reward of the real rows; a record that is not ten times as large changes nothing."""
+    net = scales.scaled(tiny, False, True)(SPEC, jax.random.key(0))
+    real = jnp.array([True, True, False])
+    for rewards, unit in (([3, -9, 900], 1), ([3, -50, 900], 50), ([400, 0, 0], 50), ([0, -501, 0], 501)):
+        net = scales.with_unit_of(net, jnp.array(rewards, jnp.float32), real)
+        assert float(net.unit) == unit
+    obs = jax.tree.map(lambda x: jnp.asarray(x[0]), some(1))
+    np.testing.assert_allclose(net(obs), 501 * net.network(obs), rtol=1e-6)
+
+
+def test_an_update_in_units_is_the_update_of_rewards_in_units():
+    """Targets of 300 and a unit of 100 move the weights as targets of 3 and a unit of one."""
+    agent = DQN(network=tiny, rescale=True, learning_rate=0.1, batch_size=4, loss="squared", max_gradient=0.1)
+    learning = dqn.start(agent, SPEC, jax.random.key(0))
+    obs, action = {name: jnp.asarray(x) for name, x in some(4).items()}, jnp.zeros(4, jnp.int32)
+
+    def updated(unit):
+        params = jax.vmap(
+            lambda w: weights_of(eqx.tree_at(lambda n: n.unit, dqn.network(agent, SPEC, w), jnp.asarray(unit)))
+        )(learning.params)
+        after, error, _ = dqn.update(
+            agent, SPEC, learning._replace(params=params), 0, obs, action, 3 * unit * jnp.ones(4)
+        )
+        return dqn.network(agent, SPEC, jax.tree.map(lambda x: x[0], after.params)), error
+
+    (one, error), (many, same) = updated(1.0), updated(100.0)
+    np.testing.assert_allclose(error, same, rtol=1e-6)
+    assert (float(one.unit), float(many.unit)) == (1, 100)
+    for a, b in zip(jax.tree.leaves(one.network), jax.tree.leaves(many.network), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-7)
+
+
+def faraway(shift=300.0, scale=50.0, pays=1.0):
+    """Two kinds of days, told by a number on a scale of its own; the right action is the day's kind."""
+
+    def see(key):
+        day = jax.random.bernoulli(key)
+        return day, (shift + scale * day)[None].astype(jnp.float32)
+
+    def step(day, action, key):
+        new, obs = see(key)
+        return Step(
+            new, obs, pays * (action == day).astype(jnp.float32), jnp.asarray(False), jax.random.bernoulli(key, 0.2)
+        )
+
+    return Env(Spec("faraway", jax.ShapeDtypeStruct((1,), jnp.float32), 2), see, step)
+
+
+def test_it_is_saved_with_the_agent(tmp_path):
+    """Trained, as a file, and loaded: the store's numbers come along, and so do the values."""
+    small = {"capacity": 500, "start": 100, "refresh": 100, "network": "mlp", "normalize": True, "discount": 0.0}
+    agent = runs.train(faraway(), "dqn", steps=600, episodes=5, **small)
+    inside = dqn.network(agent.agent, agent.spec, jax.tree.map(lambda x: x[0], agent.params))
+    assert 290 < float(inside.mean[0][0]) < 360
+    assert 10 < float(inside.deviation[0][0]) < 30
+    same = runs.load(agent.save(tmp_path / "agent.safetensors"))
+    obs = np.array([[300.0], [350.0]], np.float32)
+    np.testing.assert_array_equal(agent.q_values(obs), same.q_values(obs))
+    assert agent.act(obs).tolist() == [0, 1]
+
+
+def test_what_pays_hundreds_is_valued_as_soon(tmp_path):
+    """The preset counts in the largest reward, which is found at the first refresh; counted in ones the same updates
+    get hardly anywhere. Values are told in what is paid, also by the file."""
+    small = {"capacity": 500, "start": 100, "refresh": 100, "network": "mlp", "normalize": True, "discount": 0.0}
+    units, ones = (
+        runs.train(faraway(pays=400.0), "dqn", steps=600, episodes=5, rescale=rescale, **small)
+        for rescale in (True, False)
+    )
+    obs = np.array([[300.0], [350.0]], np.float32)
+    assert runs.setup(runs.Config("late", ("dqn",))).runs[0].agent.rescale
+    assert float(dqn.network(units.agent, units.spec, jax.tree.map(lambda x: x[0], units.params)).unit) == 400
+    assert np.min(np.max(units.q_values(obs), axis=1)) > 200
+    assert np.max(ones.q_values(obs)) < 100
+    same = runs.load(units.save(tmp_path / "agent.safetensors"))
+    np.testing.assert_array_equal(units.q_values(obs), same.q_values(obs))
+
+
+@pytest.mark.parametrize("name", ["normalize", "rescale"])
+def test_it_is_a_word_of_two(name):
+    with pytest.raises(ValueError, match=f"{name}='often': give true or false"):
+        runs.setup(runs.Config("late", ("dqn",), settings={name: "often"}))
+    assert runs.setup(runs.Config("late", ("dqn:normalize=true",))).runs[0].agent.normalize is True
