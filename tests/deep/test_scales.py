@@ -57,11 +57,12 @@ def test_a_unit_grows_when_it_is_ten_times_too_small():
     """The largest reward of the real rows; a record that is not ten times as large changes nothing."""
     net = scales.scaled(tiny, False, True)(SPEC, jax.random.key(0))
     real = jnp.array([True, True, False])
-    for rewards, unit in (([3, -9, 900], 1), ([3, -50, 900], 50), ([400, 0, 0], 50), ([0, -501, 0], 501)):
+    records = (([3, -9, 900], 1, 0), ([20, 50, 900], 50, 0), ([400, -400, 0], 50, 0), ([7, -501, 0], 501, -501))
+    for rewards, unit, floor in records:
         net = scales.with_unit_of(net, jnp.array(rewards, jnp.float32), real)
-        assert float(net.unit) == unit
+        assert (float(net.unit), float(net.floor)) == (unit, floor)
     obs = jax.tree.map(lambda x: jnp.asarray(x[0]), some(1))
-    np.testing.assert_allclose(net(obs), 501 * net.network(obs), rtol=1e-6)
+    np.testing.assert_allclose(net(obs), 501 * net.network(obs) - 501, rtol=1e-6)
 
 
 def test_an_update_in_units_is_the_update_of_rewards_in_units():

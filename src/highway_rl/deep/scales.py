@@ -1,6 +1,8 @@
 """Scales of what a network sees and says. Observations: (x − mean)/deviation of every real number, over the steps in
 the store (`normalize`). Values: counted in units of the largest reward met (`rescale`), so that a network that learns
-numbers of about one learns what is paid in hundreds just as soon.
+numbers of about one learns what is paid in hundreds just as soon; and from the worst reward upwards, so that a network
+that starts at zero starts below what follows. A gate opens for returns that exceed the value: where all is cost and
+values start at zero it is shut, and Highway is DQN.
 
 The scales live beside the weights of each network, so that whatever keeps, copies or loads an agent has them. They
 change at a refresh, never between two, and no gradient reaches them.
@@ -32,12 +34,13 @@ def is_real(leaf: Any) -> bool:
 
 class Scaled(eqx.Module):
     """A network; what is subtracted from and divided out of the real numbers it sees, by leaf, or nothing; and the unit
-    of its values, or none."""
+    of its values and where they start, or neither: Q = floor + unit · network."""
 
     network: Any
     mean: list[Float[Array, "..."]]
     deviation: list[Float[Array, "..."]]
     unit: Float[Array, ""] | None = None
+    floor: Float[Array, ""] | None = None
 
     def __call__(self, obs: PyTree) -> Float[Array, "a"]:
         if self.mean:
@@ -46,18 +49,22 @@ class Scaled(eqx.Module):
             seen = [(leaf - next(shift)) / next(scale) if is_real(leaf) else leaf for leaf in leaves]
             obs = jax.tree.unflatten(structure, seen)
         values = self.network(obs)
-        return values if self.unit is None else jax.lax.stop_gradient(self.unit) * values
+        if self.unit is None or self.floor is None:
+            return values
+        unit, floor = jax.lax.stop_gradient((self.unit, self.floor))
+        return floor + unit * values
 
 
 def scaled(make: MakeNetwork, normalize: bool, rescale: bool) -> MakeNetwork:
-    """Networks of `make` with scales, at first mean zero, deviation one and unit one; without any, `make` itself."""
+    """Networks of `make` with scales, at first mean zero, deviation one, unit one and floor zero; without any,
+    `make` itself."""
     if not normalize and not rescale:
         return make
 
     def made(spec: Spec, key: PRNGKeyArray) -> Scaled:
         shapes = [leaf.shape for leaf in jax.tree.leaves(spec.observation) if is_real(leaf) and normalize]
-        unit = jnp.ones(()) if rescale else None
-        return Scaled(make(spec, key), [jnp.zeros(s) for s in shapes], [jnp.ones(s) for s in shapes], unit)
+        values = (jnp.ones(()), jnp.zeros(())) if rescale else (None, None)
+        return Scaled(make(spec, key), [jnp.zeros(s) for s in shapes], [jnp.ones(s) for s in shapes], *values)
 
     return made
 
@@ -79,12 +86,16 @@ def in_units(rule: TargetRule, unit: Any) -> TargetRule:
 
 
 def with_unit_of(network: Scaled, reward: Float[Array, "n"], real: Bool[Array, "n"]) -> Scaled:
-    """The network with the largest of these rewards as its unit, those that are real, where that is more than ten units
-    of before: a unit that grew with every record would push all values up each time."""
-    largest = jnp.max(jnp.where(real, jnp.abs(reward), 0.0))
-    unit = network.unit
-    assert unit is not None
-    return eqx.tree_at(lambda n: n.unit, network, jnp.where(largest > 10 * unit, largest, unit).astype(unit.dtype))
+    """The network with the largest of these rewards as its unit and the smallest as its floor, or zero if none is below
+    that; of those that are real, and where the largest is more than ten units of before: with a unit that grew with
+    every record all values would change each time."""
+    paid = jnp.where(real, reward, 0.0)
+    largest, lowest = jnp.max(jnp.abs(paid)), jnp.min(paid)
+    unit: Any = network.unit
+    floor: Any = network.floor
+    new = largest > 10 * unit
+    found = jnp.where(new, largest, unit), jnp.where(new, lowest, floor)
+    return eqx.tree_at(lambda n: (n.unit, n.floor), network, found)
 
 
 def with_numbers_of(network: Scaled, spec: Spec, obs: UInt8[Array, "n w"], real: Bool[Array, "n"]) -> Scaled:
