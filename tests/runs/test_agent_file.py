@@ -291,7 +291,7 @@ def test_refused_in_one_line(small, tmp_path):
     other = {k: v for k, v in found.items() if k != "__metadata__"}
     text = json.dumps(other).encode()
     cases = [
-        (forged(content, lambda f: {**f, "format": 2}), r"agent has format 2: install a newer highway-rl"),
+        (forged(content, lambda f: {**f, "format": 3}), r"agent has format 3: install a newer highway-rl"),
         (content[:-1], r"agent is damaged, its checksum does not hold: give a sound copy, or save the agent again"),
         (content + b"0", r"agent is damaged, its checksum does not hold"),
         (content[:300], r"agent is no agent, or a damaged one: give a file that agent\.save wrote"),
@@ -430,3 +430,18 @@ def test_a_write_that_fails_leaves_what_was_there(small, tmp_path, monkeypatch):
         fresh().save(path)
     assert path.read_bytes() == before
     assert [x.name for x in tmp_path.iterdir()] == ["agent"]
+
+
+def test_a_file_from_before_values_had_units(tmp_path):
+    """Its networks have neither unit nor floor; it acts as it did."""
+    agent = fresh(rescale=False)
+    path = agent.save(tmp_path / "agent.safetensors")
+
+    def older(facts):
+        del facts["config"]["settings"]["rescale"]
+        return {**facts, "format": 1}
+
+    path.write_bytes(forged(path.read_bytes(), older))
+    like = jax.tree.leaves(agent.spec.observation)[0]
+    obs = np.ones((3, *like.shape), like.dtype)
+    np.testing.assert_array_equal(runs.load(path).q_values(obs), agent.q_values(obs))
