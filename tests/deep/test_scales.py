@@ -1,6 +1,8 @@
 """Scales of observations and of values: they are those of the store, no gradient reaches them, they go where weights
 go."""
 
+import dataclasses
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -12,6 +14,7 @@ from highway_rl.data.codec import codec
 from highway_rl.deep import dqn, networks, scales
 from highway_rl.deep.dqn import DQN
 from highway_rl.deep.weights import weights_of
+from highway_rl.envs.registry import make_env
 from highway_rl.types import Env, Spec, Step
 
 LIKE = {"bits": jax.ShapeDtypeStruct((2,), bool), "numbers": jax.ShapeDtypeStruct((3,), jnp.float32)}
@@ -54,12 +57,15 @@ def test_an_update_leaves_the_numbers_alone():
 
 
 def test_a_unit_grows_when_it_is_ten_times_too_small():
-    """The largest reward of the real rows; a record that is not ten times as large changes nothing."""
+    """The largest reward of the real rows; a record that is not ten times as large changes nothing, and nor does any
+    where most steps pay."""
     net = scales.scaled(tiny, False, True)(SPEC, jax.random.key(0))
-    real = jnp.array([True, True, False])
-    records = (([3, -9, 900], 1, 0), ([20, 50, 900], 50, 0), ([400, -400, 0], 50, 0), ([7, -501, 0], 501, -501))
+    real = np.arange(60) < 40
+    records = (([3, -9], 1, 0), ([20, 50], 50, 0), ([400, -400], 50, 0), ([7, -501], 501, -501))
     for rewards, unit, floor in records:
-        net = scales.with_unit_of(net, jnp.array(rewards, jnp.float32), real)
+        paid = np.concatenate([rewards, np.zeros(38), np.full(20, 9e5)]).astype(np.float32)
+        often = np.where(paid == 0, 0.1, paid).astype(np.float32)
+        net = scales.with_unit_of(scales.with_unit_of(net, often, real), paid, real)
         assert (float(net.unit), float(net.floor)) == (unit, floor)
     obs = jax.tree.map(lambda x: jnp.asarray(x[0]), some(1))
     np.testing.assert_allclose(net(obs), 501 * net.network(obs) - 501, rtol=1e-6)
@@ -87,7 +93,7 @@ def test_an_update_in_units_is_the_update_of_rewards_in_units():
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-7)
 
 
-def faraway(shift=300.0, scale=50.0, pays=1.0):
+def faraway(shift=300.0, scale=50.0):
     """Two kinds of days, told by a number on a scale of its own; the right action is the day's kind."""
 
     def see(key):
@@ -96,9 +102,7 @@ def faraway(shift=300.0, scale=50.0, pays=1.0):
 
     def step(day, action, key):
         new, obs = see(key)
-        return Step(
-            new, obs, pays * (action == day).astype(jnp.float32), jnp.asarray(False), jax.random.bernoulli(key, 0.2)
-        )
+        return Step(new, obs, (action == day).astype(jnp.float32), jnp.asarray(False), jax.random.bernoulli(key, 0.2))
 
     return Env(Spec("faraway", jax.ShapeDtypeStruct((1,), jnp.float32), 2), see, step)
 
@@ -116,21 +120,30 @@ def test_it_is_saved_with_the_agent(tmp_path):
     assert agent.act(obs).tolist() == [0, 1]
 
 
-def test_what_pays_hundreds_is_valued_as_soon(tmp_path):
+def rich():
+    """The task `late`, which pays 400 in place of 1 at the end of fifteen steps."""
+    env = make_env("late", length=15)
+
+    def step(state, action, key):
+        out = env.step(state, action, key)
+        return dataclasses.replace(out, reward=400 * out.reward)
+
+    return env.wrapped(name="rich", observation=env.spec.observation, reset=env.reset, step=step)
+
+
+def test_what_pays_hundreds_late_is_valued_as_soon(tmp_path):
     """The preset counts in the largest reward, which is found at the first refresh; counted in ones the same updates
     get hardly anywhere. Values are told in what is paid, also by the file."""
-    small = {"capacity": 500, "start": 100, "refresh": 100, "network": "mlp", "normalize": True, "discount": 0.0}
-    units, ones = (
-        runs.train(faraway(pays=400.0), "dqn", steps=600, episodes=5, rescale=rescale, **small)
-        for rescale in (True, False)
-    )
-    obs = np.array([[300.0], [350.0]], np.float32)
+    small = {"capacity": 1_000, "start": 250, "refresh": 250, "k": 1}
+    units, ones = (runs.train(rich(), "dqn", steps=2_000, episodes=5, rescale=x, **small) for x in (True, False))
     assert runs.setup(runs.Config("late", ("dqn",))).runs[0].agent.rescale
-    assert float(dqn.network(units.agent, units.spec, jax.tree.map(lambda x: x[0], units.params)).unit) == 400
-    assert np.min(np.max(units.q_values(obs), axis=1)) > 200
-    assert np.max(ones.q_values(obs)) < 100
+    whole = dqn.network(units.agent, units.spec, jax.tree.map(lambda x: x[0], units.params))
+    assert (float(whole.unit), float(whole.floor)) == (400, 0)
+    path = units.episode(seed=0, max_steps=15)
+    most, little = (float(np.max(agent.q_values(path.obs))) for agent in (units, ones))
+    assert 2 * little < 200 < most < 800
     same = runs.load(units.save(tmp_path / "agent.safetensors"))
-    np.testing.assert_array_equal(units.q_values(obs), same.q_values(obs))
+    np.testing.assert_array_equal(units.q_values(path.obs), same.q_values(path.obs))
 
 
 @pytest.mark.parametrize("name", ["normalize", "rescale"])

@@ -87,13 +87,17 @@ def in_units(rule: TargetRule, unit: Any) -> TargetRule:
 
 def with_unit_of(network: Scaled, reward: Float[Array, "n"], real: Bool[Array, "n"]) -> Scaled:
     """The network with the largest of these rewards as its unit and the smallest as its floor, or zero if none is below
-    that; of those that are real, and where the largest is more than ten units of before: with a unit that grew with
-    every record all values would change each time."""
+    that; of those that are real.
+
+    Only where rewards are late, at most one step in ten pays: among many small ones a large one says little of values.
+    And only where the largest is more than ten units of before: with a unit that grew with every record all values
+    would change each time.
+    """
     paid = jnp.where(real, reward, 0.0)
     largest, lowest = jnp.max(jnp.abs(paid)), jnp.min(paid)
     unit: Any = network.unit
     floor: Any = network.floor
-    new = largest > 10 * unit
+    new = (largest > 10 * unit) & (10 * jnp.sum(paid != 0) <= jnp.sum(real))
     found = jnp.where(new, largest, unit), jnp.where(new, lowest, floor)
     return eqx.tree_at(lambda n: (n.unit, n.floor), network, found)
 
