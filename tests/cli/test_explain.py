@@ -53,8 +53,7 @@ def test_bad_input_is_one_line(words, says, file, capsys, tmp_path, monkeypatch)
 
 
 def test_a_file_is_no_folder(file, capsys):
-    for command in ("evaluate", "resume"):
-        refused([command, file], "is no training folder, config.json is not there: give one that", capsys)
+    refused(["resume", file], "is no training folder, config.json is not there: give one that", capsys)
 
 
 def refused(words, says, capsys):

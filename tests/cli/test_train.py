@@ -98,7 +98,7 @@ def test_too_much_is_refused_within_seconds():
     done = subprocess.run(command, capture_output=True, text=True)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "GB of memory" in done.stderr
-    assert time.monotonic() - begun < 30
+    assert time.monotonic() - begun < 90
 
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs /proc")
