@@ -21,9 +21,9 @@ from highway_rl.types import Env, Step, record
 INNER, OWN = 0, 1
 NO_PAYMENT_DUE = 0
 FEATURES = ("count", "score", "amount")
+"""What an observation may tell of rewards that are withheld."""
 SIZES = np.array([1, 10, 100, 1_000], np.float32)
 """Of what may be owed: `amounts` has a number for each."""
-"""What an observation may tell of rewards that are withheld."""
 
 
 @record
