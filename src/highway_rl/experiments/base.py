@@ -204,11 +204,11 @@ def _on_gpu(experiment: Experiment) -> bool:
 
 
 def _begin(on_gpu: bool) -> None:
-    """In a worker, before JAX starts: Ctrl-C ends it without a word; without a GPU the processor, with as many threads
-    in XLA's pools as NPROC says."""
+    """In a worker, before JAX starts: Ctrl-C is for the process that started it, which ends it; without a GPU the
+    processor, with as many threads in XLA's pools as NPROC says."""
     import jax
 
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     if on_gpu:
         return
     os.environ["NPROC"] = "1"
