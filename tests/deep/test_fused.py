@@ -11,7 +11,8 @@ import pytest
 
 from highway_rl.data.codec import codec_of, decoded
 from highway_rl.deep import dqn, fused, loop, networks
-from highway_rl.deep.dqn import DQN, Batch
+from highway_rl.deep.dqn import DQN
+from highway_rl.deep.learning import Batch
 from highway_rl.deep.refresh import make_agent
 from highway_rl.deep.schedule import Schedule
 from highway_rl.envs import make_env, probes

@@ -27,7 +27,8 @@ from highway_rl.data import ring as stores
 from highway_rl.data.codec import codec_of
 from highway_rl.deep import diagnostics, dqn, networks
 from highway_rl.deep.algorithms import ALGORITHMS, named_agent, with_bootstrap
-from highway_rl.deep.dqn import DQN, Learning
+from highway_rl.deep.dqn import DQN
+from highway_rl.deep.learning import Learning
 from highway_rl.deep.refresh import whole_store, whole_targets
 from highway_rl.types import Spec
 

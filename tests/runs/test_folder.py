@@ -103,8 +103,8 @@ def test_no_config_at_all(tmp_path):
         (tmp_path / "config.json").write_text(text)
         with pytest.raises(ValueError, match=says):
             runs.read_config(tmp_path)
-    (tmp_path / "config.json").write_text('{"format": 4}')
-    with pytest.raises(ValueError, match=r"has format 4: .* a newer highway-rl"):
+    (tmp_path / "config.json").write_text('{"format": 5}')
+    with pytest.raises(ValueError, match=r"has format 5: .* a newer highway-rl"):
         runs.read_config(tmp_path)
 
 
@@ -263,13 +263,15 @@ def test_results_of_before_are_drawn(tmp_path, capsys):
     assert "figure: " in capsys.readouterr().out
 
 
-def test_what_was_trained_before_values_had_units_goes_on_without(tmp_path):
+@pytest.mark.parametrize(
+    ("version", "then"), [(2, {"rescale": False, "average": 0, "hold": 1}), (3, {"average": 0, "hold": 1}), (4, {})]
+)
+def test_what_was_trained_by_an_older_preset_goes_on_so(tmp_path, version, then):
     config = runs.Config("late", ("dqn",), settings={"k": 1})
     folder.write_config(config, tmp_path)
-    assert "rescale" not in folder.read_config(tmp_path).settings
     found = json.loads((tmp_path / "config.json").read_text())
     del found["sha256"]
-    (tmp_path / "config.json").write_text(json.dumps(found | {"format": 2}))
-    assert folder.read_config(tmp_path).settings == {"rescale": False, "k": 1}
+    (tmp_path / "config.json").write_text(json.dumps(found | {"format": version}))
+    assert folder.read_config(tmp_path).settings == then | {"k": 1}
     games = runs.Config("minatar/breakout", ("dqn",))
-    assert folder.before_rescale(games) == games
+    assert folder.as_then(games, version) == games

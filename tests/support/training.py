@@ -16,7 +16,7 @@ import pytest
 from highway_rl import runs
 from highway_rl.deep import dqn, loop
 from highway_rl.deep.diagnostics import Seen
-from highway_rl.deep.dqn import Learning
+from highway_rl.deep.learning import Learning
 from highway_rl.experiments import ablation, freeway, late_tasks, main
 from highway_rl.runs.presets import PRESETS
 from highway_rl.types import NEVER

@@ -23,6 +23,7 @@ from highway_rl.core.targets import TargetRule, Trajectory, sampled_returns, sof
 from highway_rl.data.codec import codec_of, decoded
 from highway_rl.deep import fused, networks
 from highway_rl.deep.grouping import Alike, Group, cautious, combine_by_policy, estimates
+from highway_rl.deep.learning import Batch, Learning, Mean
 from highway_rl.deep.optimizers import MakeOptimizer, centred_rmsprop
 from highway_rl.deep.scales import scaled, unit_of
 from highway_rl.deep.settings import check_agent, check_spec
@@ -52,6 +53,7 @@ class DQN:
     num_policies: int = static(default=1)
     normalize: bool = static(default=False)
     rescale: bool = static(default=False)
+    average: int = static(default=0)
     chooser: str = static(default="sample")
     caution: float = static(default=0.0)
     network: networks.MakeNetwork = static(default=networks.auto)
@@ -85,32 +87,13 @@ def doubles(rule: TargetRule) -> bool:
     return filled(rule.bootstrap, selector=()) is not rule.bootstrap
 
 
-class Learning(NamedTuple):
-    """What learning changes: k networks stacked along a first axis, their optimisers, and the networks of the refresh
-    before, where a rule doubles."""
-
-    params: Weights
-    moments: PyTree
-    older: Weights | None = None
-
-
-class Batch(NamedTuple):
-    """One update: which network learns, and from what; the target of every head, where there are several. With `row`,
-    which is for large observations, `obs` is the whole store and `row` says where the batch is."""
-
-    net: Int[Array, "*u"]
-    obs: UInt8[Array, "*u b w"] | UInt8[Array, "rows w"]
-    taken: Int[Array, "*u b"]
-    target: Float[Array, "*u b"] | Float[Array, "*u b h"]
-    row: Int[Array, "*u b"] | Int[Array, "*u b f"] | None = None
-
-
 def start(agent: DQN, spec: Spec, key: PRNGKeyArray) -> Learning:
     """Fresh networks."""
     check_spec(spec)
     wide = widened(agent, spec)
     params = jax.vmap(lambda key: weights_of(agent.make_network(wide, key)))(jax.random.split(key, agent.num_networks))
-    return Learning(params, jax.vmap(agent.optimizer().init)(params), params if agent.doubles else None)
+    mean = Mean(jnp.int32(0), params) if agent.average else None
+    return Learning(params, jax.vmap(agent.optimizer().init)(params), params if agent.doubles else None, mean)
 
 
 def widened(agent: DQN, spec: Spec) -> Spec:
@@ -297,4 +280,4 @@ def update(
     change, moments = agent.optimizer().update(jax.tree.map(lambda g: g * shrink, gradient), moments, params)
     params = jax.tree.map(lambda p, c: p + agent.learning_rate * c, params, change)
     params, moments = jax.tree.map(put, (learning.params, learning.moments), (params, moments))
-    return Learning(params, moments, learning.older), value, q
+    return learning._replace(params=params, moments=moments), value, q

@@ -12,13 +12,14 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree, UInt8, UInt32
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, UInt8, UInt32
 
 from highway_rl.data import ring
 from highway_rl.data.codec import codec_of
 from highway_rl.data.packing import packing
 from highway_rl.data.ring import Rows, Store
 from highway_rl.deep.agent import Agent
+from highway_rl.deep.chance import Drawn, Turn, draw
 from highway_rl.deep.schedule import Schedule
 from highway_rl.envs.wrappers import AutoResetState, auto_reset
 from highway_rl.types import NEVER, Env, Spec
@@ -121,38 +122,6 @@ def _period(
     state = AutoResetState(words.unpack(inner), jax.vmap(coded.decode)(here))
     did = unpacked(made, schedule.turns, schedule.num_envs)
     return finish(env.spec, schedule, run, drawn, Played(learning, state, made.obs, did, seen))
-
-
-class Turn(NamedTuple):
-    """The randomness of one turn: a key for each environment, whether it explores, and with which action."""
-
-    key: Key[Array, "*turn env"]
-    explores: Bool[Array, "*turn env"]
-    action: Int[Array, "*turn env"]
-
-
-class Drawn(NamedTuple):
-    """A period as it begins: its number, all its randomness, the step of each turn, its share of random actions."""
-
-    number: Int[Array, ""]
-    turns: Turn
-    steps: Int[Array, "turn"]
-    epsilon: Float[Array, "turn"]
-    keys: Key[Array, "3"]
-
-
-def draw(spec: Spec, agent: Agent, schedule: Schedule, key: PRNGKeyArray, number: Int[Array, ""]) -> Drawn:
-    """What chance decides in a period, but for the batches, which the agent draws at its refresh with `keys`."""
-    shape = (schedule.turns, schedule.num_envs)
-    keys = jax.random.split(jax.random.fold_in(key, number), 6)
-    steps = number * schedule.refresh + schedule.num_envs * jnp.arange(schedule.turns)
-    epsilon = jnp.where(steps < schedule.start, 1.0, agent.epsilon(steps))
-    turns = Turn(
-        jax.random.split(keys[0], shape),
-        jax.random.uniform(keys[1], shape) < epsilon[:, None],
-        jax.random.randint(keys[2], shape, 0, spec.num_actions),
-    )
-    return Drawn(number, turns, steps, epsilon, keys[3:])
 
 
 def begin(agent: Agent, schedule: Schedule, run: Run, drawn: Drawn, look: Any = True) -> tuple[PyTree, PyTree, PyTree]:

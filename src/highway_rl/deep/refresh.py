@@ -18,8 +18,9 @@ from highway_rl.data.ring import Store
 from highway_rl.deep import diagnostics, dqn, fused
 from highway_rl.deep.agent import Agent
 from highway_rl.deep.diagnostics import Seen
-from highway_rl.deep.dqn import DQN, Batch, Learning
+from highway_rl.deep.dqn import DQN
 from highway_rl.deep.grouping import Group, alike, hash_rows
+from highway_rl.deep.learning import Batch, Learning, averaged
 from highway_rl.deep.scales import in_units, unit_of, with_numbers_of, with_unit_of
 from highway_rl.deep.weights import Weights, weights_of
 from highway_rl.types import Spec
@@ -69,6 +70,8 @@ def refresh(
     large, at = drawn.size * coded.width > LARGE, every[drawn]
     batches = Batch(net, rows.obs if large else coded.whole(rows.obs, at), rows.action[drawn], target[drawn])
     batches = batches._replace(row=at) if large else batches
+    if learning.mean is not None:
+        learning = learning._replace(mean=averaged(learning.mean, learning.params, agent.average))
     return learning._replace(older=learning.params if agent.doubles else None), batches, seen
 
 

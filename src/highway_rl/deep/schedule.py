@@ -20,6 +20,7 @@ class Schedule:
     num_envs: int = static(default=1)
     updates_per_step: float = static(default=1.0)
     policy_is: str = static(default="refresh")
+    hold: float = static(default=1.0)
 
     def __post_init__(self) -> None:
         check_schedule(self)

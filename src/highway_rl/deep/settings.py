@@ -27,6 +27,7 @@ def check_agent(agent: DQN) -> None:
     checks.numbers("max_gradient", agent.max_gradient, lambda x: x > 0, "> 0")
     for name in ("num_networks", "batch_size", "num_policies"):
         checks.whole(name, getattr(agent, name), 1)
+    checks.whole("average", agent.average, 0)
     for name in ("normalize", "rescale"):
         if not isinstance(getattr(agent, name), bool):
             raise checks.refusal(name, getattr(agent, name), "true or false")
@@ -70,6 +71,7 @@ def check_schedule(schedule: Schedule) -> None:
     checks.whole("steps", schedule.steps, 1)
     checks.positive("updates_per_step", schedule.updates_per_step)
     checks.choice("policy_is", schedule.policy_is, ("refresh", "episode"))
+    checks.number("hold", schedule.hold, 1)
     period = schedule.refresh
     if schedule.capacity < period:
         raise checks.refusal("capacity", schedule.capacity, f"at least the steps between refreshes, refresh={period}")

@@ -121,7 +121,7 @@ def _kept(path: Path, facts: dict[str, Any], tensors: Any) -> Kept:
         if not isinstance(facts[name], kind):  # type: ignore[arg-type]
             raise TypeError(f"{name} is a {type(facts[name]).__name__}")
     config = folder.as_config(facts["config"])
-    config = folder.before_rescale(config) if facts["format"] < 2 else config
+    config = folder.as_then(config, 2) if facts["format"] < 2 else config
     missing = [error for module in config.imports if (error := _missing(module))]
     try:
         spec = spec_from_json(facts["spec"], config.imports)

@@ -29,7 +29,9 @@ from highway_rl.runs.presets import preset, preset_name
 
 CELLS = "cells"
 OWN = ("config.json", "metrics.csv", "checkpoints")
-FORMAT = 3
+FORMAT = 4
+BEFORE: dict[int, dict[str, Any]] = {3: {"rescale": False}, 4: {"average": 0, "hold": 1}}
+"""What the preset `general` did before each format."""
 FREE = ("steps", "imports")
 """What may change when a run is resumed."""
 
@@ -192,7 +194,7 @@ def read_config(out: Path) -> Config:
         if version > FORMAT:
             raise ValueError(f"{path} has format {version}: install a newer highway-rl")
         config = _read_first(found) if version == 1 else as_config(found)
-        return config if version == FORMAT else before_rescale(config)
+        return as_then(config, version)
     except (FileNotFoundError, NotADirectoryError):
         raise ValueError(
             f"{out} is no training folder, {path.name} is not there: give one that `highway-rl train` wrote"
@@ -208,11 +210,12 @@ def as_config(found: dict[str, Any]) -> Config:
     return Config(**found)
 
 
-def before_rescale(config: Config) -> Config:
-    """The same where the preset `general` counted values in ones: what was trained so goes on so."""
-    if preset_name(config.preset, config.task) != "general":
+def as_then(config: Config, version: int) -> Config:
+    """The same with what the preset `general` was in an older format: what was trained so goes on so."""
+    if version >= FORMAT or preset_name(config.preset, config.task) != "general":
         return config
-    return dataclasses.replace(config, settings={"rescale": False} | config.settings)
+    then = {name: value for later in range(FORMAT, version, -1) for name, value in BEFORE.get(later, {}).items()}
+    return dataclasses.replace(config, settings=then | config.settings)
 
 
 def _read_first(found: dict[str, Any]) -> Config:

@@ -28,6 +28,8 @@ PRESETS: dict[str, dict[str, Any]] = {
         "loss": "squared",
         "network": "level",
         "rescale": True,
+        "average": 20,
+        "hold": 5,
         "batch_size": 64,
         "num_networks": 2,
         "refresh": 250,

@@ -17,7 +17,8 @@ from highway_rl.deep.fused.windows import see, see_all, windows
 from highway_rl.deep.weights import Weights
 
 if TYPE_CHECKING:
-    from highway_rl.deep.dqn import DQN, Batch, Learning
+    from highway_rl.deep.dqn import DQN
+    from highway_rl.deep.learning import Batch, Learning
 
 
 def learn(
