@@ -142,6 +142,20 @@ def test_what_fails_is_saved_and_goes_on(tmp_path, monkeypatch):
     ENVS.added.pop("clock")
 
 
+def test_what_fails_in_one_of_several_runs_is_named():
+    made = []
+
+    def worlds():
+        made.append(Clock())
+        made[-1].broken_at = 9 if len(made) == 4 else 10**9  # the second run's second one
+        return made[-1]
+
+    program = setup(Config(worlds, seeds=2, seed=5, steps=1_000, settings=SETTINGS)).programs[0]
+    made.clear()
+    with jax.enable_x64(False), pytest.raises(host.Interrupted, match="of seed 6: worlds, environment 1 of 2: it rais"):
+        program.compiled()(program.start()(), jnp.int32(0), jnp.int32(0), jnp.bool_(True))
+
+
 def test_a_resumed_store_keeps_its_steps_and_is_cut(tmp_path):
     """The episode under way ends there as if cut; a fresh one begins."""
     with jax.enable_x64(False):

@@ -20,6 +20,7 @@ from highway_rl.envs.host.worlds import Failed, Here
 from highway_rl.envs.registry import make_env
 from highway_rl.envs.wrappers import late_discount
 from highway_rl.integrations.gymnasium import DelayReward
+from highway_rl.runs import Config
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # a process cannot import tests
 
@@ -131,6 +132,20 @@ def test_what_fails_says_which_and_what_came(workers, wrong, said):
     with pytest.raises(Failed, match=said):
         walk(worlds, 3)
     worlds.close()
+
+
+def test_one_environment_cannot_be_two():
+    """A function that makes the same object again; two at once would end each other's episodes."""
+    one = Clock()
+    with pytest.raises(ValueError, match="made the same Clock twice: give a function that makes a new one"):
+        _two("sync", lambda: one, lambda: one)
+    worlds = _two("sync", lambda: one, Clock)  # whoever was refused has left it
+    with pytest.raises(ValueError, match="clock made the same Clock twice"):
+        _two("sync", Clock, lambda: one)
+    worlds.close()
+    _two("sync", lambda: one, Clock).close()
+    with pytest.raises(ValueError, match="same Clock twice"):
+        make_env(Config(lambda: one).task)
 
 
 def _two(workers, *makers, timeout=20.0):

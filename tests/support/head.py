@@ -4,7 +4,7 @@ import os
 import sys
 
 os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # or it listens on the machine's own address
-os.environ["RAY_worker_niceness"] = "0"  # Ray's workers give way to everything else, and tests wait for them
+os.environ["RAY_worker_niceness"] = "0"  # Ray's workers give way to everything else, and tests wait  # noqa: SIM112
 
 import ray
 

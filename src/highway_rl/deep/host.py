@@ -129,8 +129,10 @@ class HostLoop:
             action[:, t] = np.where(explores[:, t], chance[:, t], best)
             for world, chosen in zip(self.worlds, action[:, t], strict=True):
                 world.send(chosen)
+            came: list[Any] = []
             try:
-                came = [world.receive() for world in self.worlds]
+                for world in self.worlds:
+                    came.append(world.receive())
             except Exception as error:
                 failure = error
                 break
@@ -155,7 +157,8 @@ class HostLoop:
             run, curve = self._finish(self.own, run, part, played)
             return run, jax.tree.map(lambda x: x[:, None], curve)
         self.close()
-        stopped = Interrupted(f"at step {int(period) * s.refresh + made * E:,}: {failure}")
+        whose = f" of seed {self.seeds[len(came)]}" if runs > 1 else ""
+        stopped = Interrupted(f"at step {int(period) * s.refresh + made * E:,}{whose}: {failure}")
         stopped.run = self._finish(self.own, run, part, played)[0] if made else run
         raise stopped from failure
 
@@ -163,7 +166,8 @@ class HostLoop:
         """The environments, each run's own, and the runs with their first observations."""
         entropy = [int(np.random.SeedSequence([seed, period]).generate_state(1)[0]) for seed in self.seeds]
         try:
-            self.worlds = [self.env.start(self.schedule.num_envs, seed) for seed in entropy]
+            for seed in entropy:
+                self.worlds.append(self.env.start(self.schedule.num_envs, seed))
             first = [self.coded.encode_rows(world.reset()) for world in self.worlds]
         except Exception as error:
             self.close()

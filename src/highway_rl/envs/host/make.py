@@ -8,6 +8,7 @@ import importlib
 import importlib.util
 import inspect
 import warnings
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -20,7 +21,7 @@ from highway_rl.envs.host import prepare, written
 from highway_rl.envs.host.late import DelayReward, Late, with_feature
 from highway_rl.envs.host.processes import Apart
 from highway_rl.envs.host.spaces import acting, seeing
-from highway_rl.envs.host.worlds import Here, Vector
+from highway_rl.envs.host.worlds import Here, Vector, twice
 from highway_rl.envs.wrappers import check_delay, late_discount
 from highway_rl.registry import bring
 from highway_rl.types import HostEnv, Spec
@@ -30,6 +31,8 @@ PLUGINS = {"ALE/": ("ale_py", "ale-py"), "MiniGrid-": ("minigrid", "minigrid"), 
 FORMS = ("sync", "async", "vector")
 OWN = ("workers", "timeout")
 """Options of `host_env` itself."""
+TRIED: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+"""What functions made when it was seen what they make; it is gone by now, unless they make the same thing again."""
 
 
 def known(name: str) -> bool:
@@ -86,6 +89,8 @@ def maker(found: Any, name: str, options: dict[str, Any]) -> Any:
     if not isinstance(made, gymnasium.Env | VectorEnv) and not _old(type(made)):
         return None
     made.close()
+    inner = getattr(made, "unwrapped", made)
+    TRIED[id(inner)] = inner
     return found
 
 
@@ -153,6 +158,8 @@ def host_env(
         warnings.simplefilter("ignore", UserWarning)  # Gymnasium's own checks: what matters is checked at every step
         one = _tried(name, (lambda: many(1)) if many else make)
     try:
+        if id(getattr(one, "unwrapped", one)) in TRIED:
+            raise twice(one, name)
         observed, acted = _spaces(one, name)
         about = getattr(one, "spec", None)
         frames = one.count if isinstance(one, prepare.Stacked) else 1

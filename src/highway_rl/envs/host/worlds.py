@@ -10,6 +10,7 @@ Every form answers alike: `send` so many actions, `receive` what came of them, a
 from __future__ import annotations
 
 import warnings
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -93,6 +94,23 @@ def raised(error: BaseException) -> str:
     return checks.one_line(f"it raised {type(error).__name__}: {error}").rstrip(": ")
 
 
+IN_USE: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+"""Environments that step in this process, without their wrappers."""
+
+
+def taken(env: gymnasium.Env, name: str) -> gymnasium.Env:
+    """An environment nobody else steps: two that are one object would end each other's episodes."""
+    if id(env.unwrapped) in IN_USE:
+        raise twice(env, name)
+    IN_USE[id(env.unwrapped)] = env.unwrapped
+    return env
+
+
+def twice(env: gymnasium.Env, name: str) -> ValueError:
+    what = type(env.unwrapped).__name__
+    return ValueError(f"{name} made the same {what} twice: give a function that makes a new one at each call")
+
+
 class Here(Watched):
     """Environments in this process, one after the other."""
 
@@ -105,7 +123,13 @@ class Here(Watched):
         name: str,
     ) -> None:
         super().__init__(seeing, acting, len(makers), name)
-        self.envs = [make() for make in makers]
+        self.envs: list[gymnasium.Env] = []
+        try:
+            for make in makers:
+                self.envs.append(taken(make(), name))
+        except BaseException:
+            self.close()
+            raise
         self.seeds: list[int | None] = list(seeds)
         self.actions: Any = None
 
@@ -145,6 +169,7 @@ class Here(Watched):
 
     def close(self) -> None:
         for env in self.envs:
+            IN_USE.pop(id(env.unwrapped), None)
             env.close()
 
 
