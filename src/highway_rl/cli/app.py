@@ -36,7 +36,7 @@ class Debug:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class List(Debug):
-    """List the experiments and the environments."""
+    """List the experiments, the environments, the algorithms and what can be set of them."""
 
     def __call__(self) -> None:
         from highway_rl import envs
@@ -45,7 +45,9 @@ class List(Debug):
         rows = [(e.name, e.paper, e.summary) for e in experiments().values()]
         table(("experiment", "paper", "what it shows"), rows)
         from highway_rl.deep.algorithms import ALGORITHMS
+        from highway_rl.runs import settings
 
+        table(("setting", "paper", "general", "what it is"), settings.table())
         print("models to solve: " + ", ".join([*envs.MODELS, *envs.registry.TOY_TEXT]))
         print("environments to learn: " + ", ".join(envs.learnable()))
         print("algorithms: " + ", ".join(ALGORITHMS.names()))

@@ -57,8 +57,8 @@ class Train:
     set: Annotated[Words, arg(metavar="NAME=VALUE"), UseAppendAction] = ()
     """An option of the environment, such as feature=score; may be given several times."""
     setting: Annotated[Words, arg(metavar="NAME=VALUE"), UseAppendAction] = ()
-    """A setting of all runs, such as learning_rate=1e-4, k=2, optimizer=adam, refresh=500; may be given several
-    times."""
+    """A setting of all runs, such as learning_rate=1e-4, k=2, optimizer=adam, refresh=500 (`highway-rl list` has them
+    all); may be given several times."""
     imports: Annotated[Words, arg(metavar="MODULE", name="import"), UseAppendAction] = ()
     """A module to import first, which registers names of yours; may be given several times."""
     report_every: int | None = None
