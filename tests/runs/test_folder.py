@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from training import COUNTED, after, program, rows, until
+from training import COUNTED, after, program, rows, same, until
 
 from highway_rl import runs
 from highway_rl.cli.app import main
@@ -275,3 +275,30 @@ def test_what_was_trained_by_an_older_preset_goes_on_so(tmp_path, version, then)
     assert folder.read_config(tmp_path).settings == then | {"k": 1}
     games = runs.Config("minatar/breakout", ("dqn",))
     assert folder.as_then(games, version) == games
+
+
+def test_a_folder_of_an_older_preset_is_resumed_and_loaded(tmp_path):
+    """As one is that format 3 wrote: neither config.json nor the checkpoints know of what the preset does since."""
+    small = {"capacity": 500, "start": 250, "refresh": 250, "k": 1, "network": "mlp", "batch_size": 8}
+    then = {"average": 0, "hold": 1}
+    config = runs.Config("late", ("dqn",), steps=1_000, episodes=2, settings=then | small)
+    whole = runs.fit(config)
+    out = tmp_path / "run"
+    runs.fit(config, out, should_stop=after(2))
+
+    def older(found):
+        return found | {"settings": {k: v for k, v in found["settings"].items() if k not in then}}
+
+    found = older(json.loads((out / "config.json").read_text()))
+    del found["sha256"]
+    (out / "config.json").write_text(json.dumps(found | {"format": 3}))
+    for path in (out / "checkpoints").rglob(checkpoint.MANIFEST):
+        manifest = json.loads(path.read_text())
+        del manifest["itself"], manifest["facts"]["format"]
+        manifest["facts"]["config"] = older(manifest["facts"]["config"])
+        path.write_text(json.dumps({**manifest, "itself": checkpoint._checksum(manifest)}))
+    assert runs.load(out).step == 500
+    plain = runs.Config("late", ("dqn",), steps=1_000, episodes=2, settings=small)  # as the call was then
+    same(runs.fit(plain, out, resume=True).params, whole.params)
+    with pytest.raises(ValueError, match=r"was trained with settings.hold=1, not 3"):
+        runs.fit(dataclasses.replace(plain, settings=small | {"hold": 3}), out, resume=True)

@@ -36,7 +36,7 @@ class Debug:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class List(Debug):
-    """List the experiments, the environments, the algorithms and what can be set of them."""
+    """List the experiments, the environments, the algorithms, and what can be set of a run."""
 
     def __call__(self) -> None:
         from highway_rl import envs

@@ -49,7 +49,7 @@ def held(
     explores: Bool[Array, "turn env"], action: Int[Array, "turn env"], mean: Float[Array, "turn"], key: PRNGKeyArray
 ) -> tuple[Bool[Array, "turn env"], Int[Array, "turn env"]]:
     """What chance said, kept for `mean` turns on average in place of one: at each turn it is asked again with
-    probability 1/mean. As many turns explore as before, in fewer and longer stretches."""
+    probability 1/mean. As many turns explore as before, in fewer and longer stretches, which end with the period."""
     again = jax.random.bernoulli(key, 1 / mean[:, None], explores.shape)
     since = jax.lax.cummax(jnp.where(again, jnp.arange(len(mean))[:, None], 0))
     return jnp.take_along_axis(explores, since, axis=0), jnp.take_along_axis(action, since, axis=0)

@@ -157,21 +157,23 @@ class HostLoop:
             run, curve = self._finish(self.own, run, part, played)
             return run, jax.tree.map(lambda x: x[:, None], curve)
         self.close()
-        whose = f" of seed {self.seeds[len(came)]}" if runs > 1 else ""
-        stopped = Interrupted(f"at step {int(period) * s.refresh + made * E:,}{whose}: {failure}")
+        stopped = Interrupted(f"at step {int(period) * s.refresh + made * E:,}{self._seed(len(came))}: {failure}")
         stopped.run = self._finish(self.own, run, part, played)[0] if made else run
         raise stopped from failure
 
     def _open(self, run: loop.Run, period: int) -> loop.Run:
         """The environments, each run's own, and the runs with their first observations."""
         entropy = [int(np.random.SeedSequence([seed, period]).generate_state(1)[0]) for seed in self.seeds]
+        first: list[Any] = []
         try:
             for seed in entropy:
                 self.worlds.append(self.env.start(self.schedule.num_envs, seed))
-            first = [self.coded.encode_rows(world.reset()) for world in self.worlds]
+            for world in self.worlds:
+                first.append(self.coded.encode_rows(world.reset()))
         except Exception as error:
+            whose = self._seed(len(self.worlds) if len(self.worlds) < len(entropy) else len(first))
             self.close()
-            stopped = Interrupted(f"before step {period * self.schedule.refresh:,}: {error}")
+            stopped = Interrupted(f"before step {period * self.schedule.refresh:,}{whose}: {error}")
             stopped.run = run
             raise stopped from error
         self.here = np.stack(first)
@@ -179,6 +181,10 @@ class HostLoop:
         return run._replace(
             store=self._cut(run.store, self.here.copy()), score=zero(run.score), length=zero(run.length)
         )
+
+    def _seed(self, i: int) -> str:
+        """Whose environments these are, where there are several runs."""
+        return f" of seed {self.seeds[i]}" if len(self.seeds) > 1 else ""
 
     def close(self) -> None:
         for world in self.worlds:

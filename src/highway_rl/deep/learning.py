@@ -20,12 +20,12 @@ class Mean(NamedTuple):
 
 
 def averaged(mean: Mean, params: Weights, over: int) -> Mean:
-    """The mean with the networks of one more refresh: m ← (1 − w)·m + w·θ, w = max(1/over, 4/(4 + refreshes)).
+    """The mean with the networks of one more refresh: m ← (1 − w)·m + w·θ, w = max(1/over, 4/(3 + refreshes)) up to 1.
 
-    It is over the last quarter of the refreshes at first, and over about `over` of them from 4·over on; over = 1 is the
-    networks themselves.
+    It is over the last quarter of the refreshes at first, and over about `over` of them from 4·over on, and never has
+    the networks of the first one, which have learned nothing; over = 1 is the networks themselves.
     """
-    share = jnp.maximum(1 / over, 4 / (4 + mean.refreshes.astype(jnp.float32)))
+    share = jnp.minimum(1.0, jnp.maximum(1 / over, 4 / (3 + mean.refreshes.astype(jnp.float32))))
     return Mean(mean.refreshes + 1, jax.tree.map(lambda m, new: (1 - share) * m + share * new, mean.params, params))
 
 
@@ -37,11 +37,6 @@ class Learning(NamedTuple):
     moments: PyTree
     older: Weights | None = None
     mean: Mean | None = None
-
-    @property
-    def final(self) -> Weights:
-        """What is left when it ends: the networks, or their mean."""
-        return self.params if self.mean is None else self.mean.params
 
 
 class Batch(NamedTuple):

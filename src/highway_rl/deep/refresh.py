@@ -20,8 +20,8 @@ from highway_rl.deep.agent import Agent
 from highway_rl.deep.diagnostics import Seen
 from highway_rl.deep.dqn import DQN
 from highway_rl.deep.grouping import Group, alike, hash_rows
-from highway_rl.deep.learning import Batch, Learning, averaged
-from highway_rl.deep.scales import in_units, unit_of, with_numbers_of, with_unit_of
+from highway_rl.deep.learning import Batch, Learning, Mean, averaged
+from highway_rl.deep.scales import in_units, unit_of, with_numbers_of, with_scales_of, with_unit_of
 from highway_rl.deep.weights import Weights, weights_of
 from highway_rl.types import Spec
 
@@ -71,8 +71,24 @@ def refresh(
     batches = Batch(net, rows.obs if large else coded.whole(rows.obs, at), rows.action[drawn], target[drawn])
     batches = batches._replace(row=at) if large else batches
     if learning.mean is not None:
-        learning = learning._replace(mean=averaged(learning.mean, learning.params, agent.average))
+        learning = learning._replace(mean=with_mean(agent, spec, learning.mean, learning.params))
     return learning._replace(older=learning.params if agent.doubles else None), batches, seen
+
+
+def with_mean(agent: DQN, spec: Spec, mean: Mean, params: Weights) -> Mean:
+    """The mean with the networks of now. Scales are theirs: of units there is no mean."""
+    found = averaged(mean, params, agent.average)
+    if not agent.normalize and not agent.rescale:
+        return found
+    as_now = lambda m, new: weights_of(with_scales_of(*(dqn.network(agent, spec, x) for x in (m, new))))  # noqa: E731
+    return found._replace(params=jax.vmap(as_now)(found.params, params))
+
+
+def final(agent: DQN, spec: Spec, learning: Learning) -> Weights:
+    """What training leaves: the networks, or their mean with those of now."""
+    if learning.mean is None:
+        return learning.params
+    return with_mean(agent, spec, learning.mean, learning.params).params
 
 
 def frames(coded: Codec, store: Store) -> tuple[Int[Array, "n"] | Int[Array, "n f"], Any]:

@@ -69,6 +69,11 @@ def scaled(make: MakeNetwork, normalize: bool, rescale: bool) -> MakeNetwork:
     return made
 
 
+def with_scales_of(network: Scaled, other: Scaled) -> Scaled:
+    """The network with the scales of another."""
+    return dataclasses.replace(other, network=network.network)
+
+
 def unit_of(network: Any) -> Any:
     """What the network's values are counted in."""
     unit = getattr(network, "unit", None)

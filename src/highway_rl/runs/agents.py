@@ -105,7 +105,7 @@ def load_all(out: Path) -> tuple[Setup, list[PyTree], int, dict[int, int]]:
             raise ValueError(f"{error}: train it with `highway-rl resume {out}`") from None
         check_origin(facts, config, out)
         run = checkpoint.load(where, saved(config, program.shapes()))
-        params.append(run.learning.final)
+        params.append(program.left(run))
         steps.append(int(facts["period"]) * program.schedule.refresh)
         broken |= {program.numbers[i]: at for i, at in enumerate(broken_at(run)) if at is not None}
     return s, params, min(steps), broken

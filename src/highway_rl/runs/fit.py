@@ -49,6 +49,7 @@ def fit(
     if resume and out is None:
         raise ValueError("out is None: give the folder of the run to resume")
     out, told = None if out is None else Path(out), Told(report, callbacks)
+    config = folder.as_begun(config, out) if resume and out is not None else config
     s = setup(config, to_train=True, devices=devices)
     to_write = out is not None and folder.check_folder(config, out, resume=resume)
     with alike(devices):

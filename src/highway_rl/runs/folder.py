@@ -25,13 +25,11 @@ from highway_rl.records.provenance import provenance
 from highway_rl.records.rows import write_text
 from highway_rl.runs import checkpoint
 from highway_rl.runs.config import Config, modules
-from highway_rl.runs.presets import preset, preset_name
+from highway_rl.runs.presets import BEFORE, preset, preset_name
 
 CELLS = "cells"
 OWN = ("config.json", "metrics.csv", "checkpoints")
 FORMAT = 4
-BEFORE: dict[int, dict[str, Any]] = {3: {"rescale": False}, 4: {"average": 0, "hold": 1}}
-"""What the preset `general` did before each format."""
 FREE = ("steps", "imports")
 """What may change when a run is resumed."""
 
@@ -215,6 +213,13 @@ def as_then(config: Config, version: int) -> Config:
     if version >= FORMAT or preset_name(config.preset, config.task) != "general":
         return config
     then = {name: value for later in range(FORMAT, version, -1) for name, value in BEFORE.get(later, {}).items()}
+    return dataclasses.replace(config, settings=then | config.settings)
+
+
+def as_begun(config: Config, out: Path) -> Config:
+    """The same with what the preset was when training began in a folder, as far as the config does not say."""
+    begun = read_config(out).settings
+    then = {name: begun[name] for older in BEFORE.values() for name in older if name in begun}
     return dataclasses.replace(config, settings=then | config.settings)
 
 

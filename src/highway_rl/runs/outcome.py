@@ -14,6 +14,7 @@ import numpy as np
 from highway_rl.deep import loop
 from highway_rl.runs import folder
 from highway_rl.runs.config import Config
+from highway_rl.runs.presets import BEFORE
 from highway_rl.runs.programs import Program
 from highway_rl.types import NEVER
 
@@ -22,8 +23,12 @@ News = dict[str, Any]
 
 
 def check_origin(facts: dict[str, Any], config: Config, out: Path) -> None:
-    """Refuses a config that is not the one a checkpoint was made with."""
+    """Refuses a config that is not the one a checkpoint was made with. Of what a preset did not say yet when that was
+    written, it knows nothing."""
     made, asked = folder.flattened(facts["config"]), folder.flat(config)
+    if facts.get("format", 0) < folder.FORMAT:
+        new = [f"settings.{name}" for older in BEFORE.values() for name in older]
+        made = {name: asked[name] for name in new if name in asked} | made
     for name in folder.difference(made, asked):
         raise ValueError(
             f"{out / 'config.json'} says {name}={asked.get(name)!r}, but its checkpoints were made with"

@@ -39,6 +39,11 @@ PRESETS: dict[str, dict[str, Any]] = {
     },
 }
 
+BEFORE: dict[int, dict[str, Any]] = {3: {"rescale": False}, 4: {"average": 0, "hold": 1}}
+"""What `general` did before each format of config.json."""
+EDITION = {"general": max(BEFORE)}
+"""Since which format a preset is what it is: runs of another edition are other runs."""
+
 
 def preset(name: str | None, task: str) -> dict[str, Any]:
     """The settings of a preset; by default the paper's for its games, and `general` for everything else."""

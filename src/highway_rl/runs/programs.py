@@ -17,7 +17,7 @@ from jaxtyping import Array, PyTree
 
 from highway_rl.deep import host, loop
 from highway_rl.deep.dqn import DQN
-from highway_rl.deep.refresh import make_agent
+from highway_rl.deep.refresh import final, make_agent
 from highway_rl.deep.schedule import Schedule
 from highway_rl.types import Env, HostEnv
 
@@ -101,6 +101,11 @@ class Program(NamedTuple):
         """The same arrays, with all runs in every process."""
         same = jax.sharding.NamedSharding(self.mesh, jax.sharding.PartitionSpec())
         return tree if self.processes == 1 else jax.jit(lambda x: x, out_shardings=same)(tree)
+
+    def left(self, runs: loop.Run) -> PyTree:
+        """The networks that training leaves, of all runs."""
+        spec = self.env.spec
+        return jax.vmap(lambda learning: final(self.agent, spec, learning))(self.whole(runs.learning))
 
     def _spread(self, all_runs: Callable[..., Any], shared: int = 0) -> Callable[..., Any]:
         """A function of arrays with an axis of runs, and of `shared` last ones without, on every device for its own."""

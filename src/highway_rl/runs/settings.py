@@ -27,7 +27,7 @@ MEANING = {
     "epsilon_start": "share of random actions at first",
     "epsilon_end": "share of random actions at last",
     "epsilon_steps": "steps from the one to the other",
-    "hold": "steps for which chance keeps to what it decided, while all actions are random",
+    "hold": "steps for which a random action is held on average, while all are random; fewer as they get fewer",
     "average": "refreshes over which the networks that training leaves are averaged; 0: the last ones",
     "rescale": "whether values are counted in units of large late rewards",
     "normalize": "whether real numbers of observations are brought to mean 0, deviation 1",

@@ -62,7 +62,7 @@ class Training:
                 if program.processes > 1 or not self.follows:
                     standing = self._standing(i, *begun[i]) if i < len(begun) else onward_from(onward, program)
                     last, step = self._program(i, standing, first if i == 0 else None)
-                    params.append(jax.device_get(program.whole(last.learning.final)))
+                    params.append(jax.device_get(program.left(last)))
                     ended = step >= program.schedule.steps or self._all_broken(program) or self.report.enough
                 self.report.enough = False
                 ended, self.asked = self._agreed(ended, self.asked)
@@ -215,6 +215,7 @@ class Training:
             "pending": [[x.tolist() for x in c[:5]] for c in pending],
             "stopped": mine,
             "seen": self.seen,
+            "format": folder.FORMAT,
             "config": folder.plain(config),
             "metrics": self.metrics.mark,
         }

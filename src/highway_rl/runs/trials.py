@@ -26,6 +26,7 @@ from highway_rl.records.rows import Row, Rows, read_metrics
 from highway_rl.runs.config import Config
 from highway_rl.runs.fit import fit
 from highway_rl.runs.folder import InUse, claimed, plain
+from highway_rl.runs.presets import EDITION
 from highway_rl.runs.standing import Trained
 from highway_rl.runs.text import settings
 
@@ -52,7 +53,8 @@ class Trial(NamedTuple):
     @property
     def id(self) -> str:
         """A short name that tells it from every other; that of trials without settings is older than these."""
-        return hashlib.sha256(repr(tuple(self) if self.settings else tuple(self)[:-1]).encode()).hexdigest()[:8]
+        text = repr(tuple(self) if self.settings else tuple(self)[:-1]) + str(EDITION.get(self.preset, ""))
+        return hashlib.sha256(text.encode()).hexdigest()[:8]
 
     @property
     def label(self) -> str:

@@ -23,7 +23,7 @@ from highway_rl.runs.callbacks import Pruning
 from highway_rl.runs.config import Config, setup
 from highway_rl.runs.fit import fit
 from highway_rl.runs.folder import locked
-from highway_rl.runs.presets import DEFAULT, preset, preset_name
+from highway_rl.runs.presets import DEFAULT, EDITION, preset, preset_name
 from highway_rl.runs.sweep import sweep
 from highway_rl.runs.trials import as_deep
 
@@ -121,11 +121,12 @@ def _study(optuna: Any, out: Path, base: Config) -> Any:
         pruner=optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=(base.steps or 0) // 4),
     )  # fmt: skip
     what = json.loads(json.dumps({name: getattr(base, name) for name in ("task", "steps", "seeds", "preset", "env")}))
+    what["edition"] = EDITION.get(preset_name(base.preset, base.task))
     before = study.user_attrs.get("what", what)
     for name in what:
-        if before[name] != what[name]:
+        if before.get(name) != what[name]:
             raise ValueError(
-                f"{out} holds a search with {name}={before[name]!r}, not {what[name]!r}: give another --out, or that"
+                f"{out} holds a search with {name}={before.get(name)!r}, not {what[name]!r}: give another --out"
             )
     study.set_user_attr("what", what)
     if not study.trials:

@@ -21,7 +21,7 @@ from highway_rl.envs.host import prepare, written
 from highway_rl.envs.host.late import DelayReward, Late, with_feature
 from highway_rl.envs.host.processes import Apart
 from highway_rl.envs.host.spaces import acting, seeing
-from highway_rl.envs.host.worlds import Here, Vector, twice
+from highway_rl.envs.host.worlds import Here, Vector, once, taken
 from highway_rl.envs.wrappers import check_delay, late_discount
 from highway_rl.registry import bring
 from highway_rl.types import HostEnv, Spec
@@ -89,8 +89,7 @@ def maker(found: Any, name: str, options: dict[str, Any]) -> Any:
     if not isinstance(made, gymnasium.Env | VectorEnv) and not _old(type(made)):
         return None
     made.close()
-    inner = getattr(made, "unwrapped", made)
-    TRIED[id(inner)] = inner
+    once(TRIED, made)
     return found
 
 
@@ -158,8 +157,8 @@ def host_env(
         warnings.simplefilter("ignore", UserWarning)  # Gymnasium's own checks: what matters is checked at every step
         one = _tried(name, (lambda: many(1)) if many else make)
     try:
-        if id(getattr(one, "unwrapped", one)) in TRIED:
-            raise twice(one, name)
+        if workers != "async":  # where each process has a copy
+            once(TRIED, one, name)
         observed, acted = _spaces(one, name)
         about = getattr(one, "spec", None)
         frames = one.count if isinstance(one, prepare.Stacked) else 1
@@ -181,7 +180,7 @@ def host_env(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
             if many:
-                worlds = Vector(many(count), seeds[0], seen, acts, name)
+                worlds = Vector(taken(many(count), name), seeds[0], seen, acts, name)
             elif workers == "async":
                 worlds = Apart([make] * count, seeds, seen, acts, name, timeout)
             else:

@@ -9,6 +9,7 @@ Every form answers alike: `send` so many actions, `receive` what came of them, a
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 import weakref
 from collections.abc import Callable, Sequence
@@ -98,17 +99,28 @@ IN_USE: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 """Environments that step in this process, without their wrappers."""
 
 
-def taken(env: gymnasium.Env, name: str) -> gymnasium.Env:
-    """An environment nobody else steps: two that are one object would end each other's episodes."""
-    if id(env.unwrapped) in IN_USE:
-        raise twice(env, name)
-    IN_USE[id(env.unwrapped)] = env.unwrapped
+def taken(env: Any, name: str) -> Any:
+    """An environment, or a vector of them, that nobody else steps: two that are one object would end each other's
+    episodes."""
+    once(IN_USE, env, name)
     return env
 
 
-def twice(env: gymnasium.Env, name: str) -> ValueError:
-    what = type(env.unwrapped).__name__
-    return ValueError(f"{name} made the same {what} twice: give a function that makes a new one at each call")
+def left(env: Any) -> None:
+    """Closes what was `taken`."""
+    IN_USE.pop(id(getattr(env, "unwrapped", env)), None)
+    env.close()
+
+
+def once(seen: weakref.WeakValueDictionary[int, Any], env: Any, name: str | None = None) -> None:
+    """Remembers an environment, without its wrappers, for as long as somebody has it; with a name it is refused if it
+    was there already."""
+    inner = getattr(env, "unwrapped", env)
+    if name is not None and id(inner) in seen:
+        what = type(inner).__name__
+        raise ValueError(f"{name} made the same {what} twice: give a function that makes a new one at each call")
+    with contextlib.suppress(TypeError):  # of some classes nobody can tell whether the object is still there
+        seen[id(inner)] = inner
 
 
 class Here(Watched):
@@ -169,8 +181,7 @@ class Here(Watched):
 
     def close(self) -> None:
         for env in self.envs:
-            IN_USE.pop(id(env.unwrapped), None)
-            env.close()
+            left(env)
 
 
 class Vector(Watched):
@@ -225,7 +236,7 @@ class Vector(Watched):
         return Came(after, here, reward, terminated, truncated & ~terminated, real)
 
     def close(self) -> None:
-        self.env.close()
+        left(self.env)
 
 
 def one_of(obs: Any, i: int) -> Any:
