@@ -1,6 +1,7 @@
 """Every experiment at smoke scale: schema, provenance, figures from rows alone, and the exact numbers of Fig. 1."""
 
 import functools
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -133,6 +134,19 @@ def test_ctrl_c_ends_the_workers_and_says_how_to_go_on(tmp_path):
     while alive(running.pid):
         assert time.monotonic() < deadline, "a worker is left"
         time.sleep(0.1)
+
+
+def test_ctrl_c_between_two_cells_ends_the_workers(tmp_path):
+    """Also while the error is still looked at."""
+
+    def step(done, of):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as found:
+        base.run(base.find("multi-room"), "quick", 0, tmp_path, step, workers=2)
+    assert found.traceback
+    assert not multiprocessing.active_children()
+    assert base.read_rows(tmp_path / "multi-room.csv")[0]
 
 
 def alive(group):

@@ -18,7 +18,7 @@ import pkgutil
 import platform
 import signal
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -157,14 +157,15 @@ def run(
 
     todo = {i: cell for i, cell in enumerate(cells) if i not in done}
     try:
-        for i, rows, used in _finished(experiment, todo, workers):
-            done[i] = [{**cells[i], **row} for row in rows]
-            cpu += used
-            if step is not None:
-                step(len(done), len(cells))
-            if time.perf_counter() - written > 1.0:  # cells that take no time are written together
-                written = time.perf_counter()
-                write()
+        with contextlib.closing(_finished(experiment, todo, workers)) as finished:  # Ctrl-C may come here, too
+            for i, rows, used in finished:
+                done[i] = [{**cells[i], **row} for row in rows]
+                cpu += used
+                if step is not None:
+                    step(len(done), len(cells))
+                if time.perf_counter() - written > 1.0:  # cells that take no time are written together
+                    written = time.perf_counter()
+                    write()
     finally:
         written = time.perf_counter()
         if done:
@@ -174,7 +175,7 @@ def run(
 
 def _finished(
     experiment: Experiment, cells: dict[int, dict[str, Any]], workers: int
-) -> Iterator[tuple[int, Rows, float]]:
+) -> Generator[tuple[int, Rows, float], None, None]:
     """The number, the rows and the processor time of each cell, as they come."""
     if workers == 1 or len(cells) < 2:
         yield from ((i, *_timed(experiment, cell)) for i, cell in cells.items())
