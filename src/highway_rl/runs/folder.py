@@ -219,7 +219,8 @@ def as_then(config: Config, version: int) -> Config:
 def as_begun(config: Config, out: Path) -> Config:
     """The same with what the preset was when training began in a folder, as far as the config does not say."""
     begun = read_config(out).settings
-    then = {name: begun[name] for older in BEFORE.values() for name in older if name in begun}
+    older = {name: value for then in BEFORE.values() for name, value in then.items()}
+    then = {name: value for name, value in older.items() if name in begun and begun[name] == value}
     return dataclasses.replace(config, settings=then | config.settings)
 
 

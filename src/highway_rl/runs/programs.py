@@ -104,8 +104,8 @@ class Program(NamedTuple):
 
     def left(self, runs: loop.Run) -> PyTree:
         """The networks that training leaves, of all runs."""
-        spec = self.env.spec
-        return jax.vmap(lambda learning: final(self.agent, spec, learning))(self.whole(runs.learning))
+        learned = self.whole(runs.learning._replace(moments=None, older=None))
+        return jax.vmap(lambda learning: final(self.agent, self.env.spec, learning))(learned)
 
     def _spread(self, all_runs: Callable[..., Any], shared: int = 0) -> Callable[..., Any]:
         """A function of arrays with an axis of runs, and of `shared` last ones without, on every device for its own."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from highway_rl.deep.dqn import DQN
 from highway_rl.deep.schedule import Schedule
+from highway_rl.runs.config import SHORT
 from highway_rl.runs.presets import PRESETS
 
 MEANING = {
@@ -39,12 +40,11 @@ MEANING = {
     "policy_is": "what a behavioural policy is: what acted between two refreshes (refresh), or in one episode",
 }
 """By name, in the order in which people need them."""
-LONG = {"k": "num_networks"}
 
 
 def value(name: str, preset: str) -> str:
     """What a setting is in a preset, as text."""
-    name = LONG.get(name, name)
+    name = SHORT.get(name, name)
     chosen: dict[str, Any] = {f.name: f.default for cls in (DQN, Schedule) for f in dataclasses.fields(cls)}
     chosen |= {"bootstrap": "greedy", "network": "auto", "optimizer": "rmsprop", "discount": "the task's"}
     found = (chosen | PRESETS[preset])[name]
