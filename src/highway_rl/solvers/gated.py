@@ -9,7 +9,8 @@ guess evaluates.
     x ← proposal(π, V)                         whatever it is; V itself after guesses that brought nothing
 
 With sweeps for proposals it is modified policy iteration, with Krylov solves inexact policy iteration, and at worst it
-contracts as value iteration does. The closest earlier work is Shlakhter et al., math/0506489.
+contracts as value iteration does. Where float64 cannot certify what is asked for, the same goes on with what is left of
+V* beyond the best guess (`doubled.py`). The closest earlier work is Shlakhter et al., math/0506489.
 """
 
 from __future__ import annotations
@@ -29,11 +30,12 @@ from highway_rl.mdp.model import MDP, SparseMDP
 from highway_rl.solvers.banded import banded, bands_of
 from highway_rl.solvers.chooser import Chooser, Given, Meter, Metered, TimeUpError
 from highway_rl.solvers.classic import policy_iteration
+from highway_rl.solvers.drift import EPS
 from highway_rl.solvers.loop import Queries, Solution, checked, unreachable
 from highway_rl.solvers.ordered import order_of, ordered
 from highway_rl.solvers.policy import check_policy
 from highway_rl.solvers.proposals import Proposal, anderson, krylov, sweeps
-from highway_rl.solvers.rows import Actions, Rows, Value, rows_of
+from highway_rl.solvers.rows import Actions, Rows, Value, compiler, rows_of
 
 GATE = Backup((1,), depth_alpha=math.inf, policy_alpha=math.inf)
 PROPOSALS = ("auto", "sweeps", "krylov", "anderson", "ordered", "banded")
@@ -67,19 +69,18 @@ def highway_solve(
     if rows.drift is None:
         return policy_iteration(checked(mdp), sweeps=10, tol=tol, value=value, max_iters=max_iters, progress=progress)
     meter = Meter(expired=lambda: time.perf_counter() > end)
-    name, choose = _chooser(rows, proposal, meter, tol)
-    run = _Run(rows, meter, choose, tol, _starts(rows, value))
+    run = _Run(rows, meter, lambda rows: _chooser(rows, proposal, meter, tol), tol, _starts(rows, value))
     try:
         run.tell([check_policy(policy, *rows.shape) for policy in policies])
-        while not run.best.half <= tol and len(run.history) < max_iters and np.isfinite(run.best.half):
-            run.refuse_unreachable()
-            bound = run.best.half
+        while not run.bound <= tol and len(run.history) < max_iters and np.isfinite(run.bound):
+            run.mind_rounding()
+            bound = run.bound
             run.step()
             if progress is not None:
                 progress(len(run.history), bound)
     except (KeyboardInterrupt, TimeUpError):
         pass  # what was certified before stands
-    return run.solution(name)
+    return run.solution()
 
 
 class Certified(NamedTuple):
@@ -97,24 +98,37 @@ class Certified(NamedTuple):
 
 @dataclasses.dataclass
 class _Run:
-    """The loop's state: the largest sub-solution, the narrowest certificate, and the latest."""
+    """The loop's state: the largest sub-solution, the narrowest certificate, and the latest.
+
+    Values are counted from `origin`, which is 0 until rounding forbids it; `blur` is what adding it may lose.
+    """
 
     rows: Any
     meter: Meter
-    choose: Any
+    chooser: Callable[[Any], tuple[str, Any]]
     tol: float
     starts: dataclasses.InitVar[list[Value]]
     history: list[tuple[Any, ...]] = dataclasses.field(default_factory=list)
     changed: float = 1.0
     idle: int = 0
     bare: bool = False
+    origin: Value | None = None
+    blur: float = 0.0
 
     def __post_init__(self, starts: list[Value]) -> None:
         self.begun = time.perf_counter()
-        self.best = self.last = self.certify(starts[0])
-        self.floor = self.base = self.best.lifted
+        self.begin(starts[0])
         for start in starts[1:]:
             self.take(start)
+
+    def begin(self, x: Value) -> None:
+        self.name, self.choose = self.chooser(self.rows)
+        self.best = self.last = self.certify(x)
+        self.floor = self.base = self.best.lifted
+
+    @property
+    def bound(self) -> float:
+        return self.best.half + self.blur
 
     def certify(self, x: Value) -> Certified:
         """One backup of x."""
@@ -151,27 +165,37 @@ class _Run:
 
     def step(self) -> None:
         """One iteration: a guess, its backup, the gate."""
-        bound, bare = self.best.half, self.bare
+        bound, bare = self.bound, self.bare
         policy = Metered(self.rows.under(self.last.policy), self.meter)
         x = self.floor if bare else self.choose(policy, self.base, self.changed, self.last.half)
         opened = self.take(x)
         seconds = time.perf_counter() - self.begun
         self.history.append((bound, self.meter.rows, seconds, opened, "none" if bare else self.choose.name))
 
-    def refuse_unreachable(self) -> None:
-        """A tolerance that rounding forbids is refused as soon as that is certain."""
-        x, low, high, top = self.best.guess, self.best.low, self.best.high, self.rows.drift.top
+    def mind_rounding(self) -> None:
+        """Where rounding certainly forbids the tolerance, go on beyond the best guess; if that is done, refuse."""
+        drift, best, top = self.rows.drift, self.best, self.rows.drift.top
+        x, low, high = best.guess, best.low, best.high
         size = max(float(x.max()) + low * top, -float(x.min()) - high * top, 0.0)  # ≤ max|V*|
-        stuck = self.best.change <= self.best.slack and self.last.half >= self.best.half and len(self.history) > 1
-        if stuck or self.tol < self.rows.drift.floor(size):
-            most = max(float(x.max()) + high * top, -float(x.min()) - low * top)
-            reach = 4 * self.rows.drift.rounding * (self.rows.drift.largest_reward + most) * top / self.rows.drift.least
-            middle = x + (low + high) / 2 * self.rows.drift.weight
-            raise unreachable(
-                self.tol, float(np.abs(middle).max()), max(2 * reach, 2 * self.best.half if stuck else 0.0)
-            )
+        stuck = best.change <= best.slack and self.last.half >= best.half and len(self.history) > 1
+        if not stuck and self.tol >= drift.floor(size) + self.blur:
+            return
+        middle = x + (low + high) / 2 * drift.weight
+        if self.origin is None and not stuck and best.half > self.tol * drift.least / (32 * drift.rounding):
+            return  # what is left must be small first
+        blur = EPS * (float(np.abs(middle).max()) + 4 * best.half)
+        left = None if self.origin is not None else _beyond(self.rows, middle, best.half + blur)
+        if left is not None:
+            self.rows, self.origin, self.blur = left, middle, blur
+            self.changed, self.idle, self.bare = 1.0, 0, False
+            self.begin(np.zeros_like(x))
+            return
+        most = max(float(x.max()) + high * top, -float(x.min()) - low * top)
+        reach = self.blur + 4 * drift.rounding * (drift.largest_reward + most) * top / drift.least
+        whole = middle if self.origin is None else self.origin + middle
+        raise unreachable(self.tol, float(np.abs(whole).max()), 2 * max(reach, self.bound if stuck else 0.0))
 
-    def solution(self, name: str) -> Solution:
+    def solution(self) -> Solution:
         best, drift, (S, A), k = self.best, self.rows.drift, self.rows.shape, len(self.history)
         middle = (best.low + best.high) / 2 if np.isfinite(best.half) else 0.0
         residual = best.change + abs(middle) * drift.most if len(best.guess) else 0.0
@@ -179,7 +203,10 @@ class _Run:
         history = {name: np.array(column) for name, column in zip(HISTORY, columns, strict=True)}
         queries = Queries(self.meter.rows, (k + 1) * S * A, (k + 1) * S * A + k * S)
         value = best.guess + middle * drift.weight
-        return Solution(name, value, best.policy, k, queries, residual, best.half, best.half <= self.tol, history)
+        value = value if self.origin is None else self.origin + value
+        return Solution(
+            self.name, value, best.policy, k, queries, residual, self.bound, self.bound <= self.tol, history
+        )
 
 
 def _starts(rows: Any, value: Any) -> list[Value]:
@@ -190,6 +217,15 @@ def _starts(rows: Any, value: Any) -> list[Value]:
     validate.same_shape("value", given, "a list of states", np.empty(S))
     validate.not_nan("value", given)
     return [np.zeros(S), given]
+
+
+def _beyond(rows: Any, x: Value, half: float) -> Any:
+    """The model of what is left of V* above x, at most `half`, or None."""
+    if compiler() is None:
+        return None
+    from highway_rl.solvers.doubled import beyond  # needs numba
+
+    return beyond(rows, x, half)
 
 
 def _chooser(rows: Any, proposal: Any, meter: Meter, tol: float) -> tuple[str, Any]:

@@ -1,0 +1,122 @@
+"""Beyond the rounding of float64: what is certified holds in exact arithmetic, with fractions, to the last bit."""
+
+import re
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from models import dense
+
+from highway_rl.mdp.model import MDP
+from highway_rl.solvers.doubled import beyond
+from highway_rl.solvers.gated import highway_solve
+from highway_rl.solvers.rows import CompiledRows
+
+
+def exact_value(mdp: MDP) -> list[Fraction]:
+    """V* of the model's very numbers, by policy iteration in fractions; the discount is below 1."""
+    P, R, g = (np.vectorize(Fraction, otypes=[object])(x) for x in dense(mdp))
+    S = len(R)
+    policy = np.zeros(S, int)
+    while True:
+        rows = np.arange(S)
+        v = solved(np.eye(S, dtype=int) - g[rows, policy, None] * P[rows, policy], R[rows, policy])
+        q = R + g * (P @ v)
+        better = q.max(axis=1) > q[rows, policy]
+        if not better.any():
+            return list(v)
+        policy = np.where(better, q.argmax(axis=1), policy)
+
+
+def solved(A: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """A x = b by elimination, in the numbers of A."""
+    M = np.concatenate([A, b[:, None]], axis=1)
+    for i in range(len(M)):
+        pivot = next(j for j in range(i, len(M)) if M[j, i] != 0)
+        M[[i, pivot]] = M[[pivot, i]]
+        M[i] = M[i] / M[i, i]
+        for j in range(len(M)):
+            if j != i:
+                M[j] = M[j] - M[j, i] * M[i]
+    return M[:, -1]
+
+
+def made(seed: int, discount: object, shift: float, ends: int = 0) -> MDP:
+    """Six states, three actions with three successors each; rewards around `shift`; the last states may be ends."""
+    rng = np.random.default_rng(seed)
+    P, R = np.zeros((6, 3, 6)), rng.normal(size=(6, 3)) + shift
+    for row in P.reshape(18, 6):
+        row[rng.choice(6, 3, replace=False)] = rng.dirichlet(np.ones(3))
+    for s in range(6 - ends, 6):
+        P[s], R[s] = np.eye(6)[s], 0.0
+    return MDP.from_dense(P / P.sum(-1, keepdims=True), R, discount)
+
+
+@pytest.mark.parametrize("discount", [0.9, 0.999, 0.999999])
+@pytest.mark.parametrize("shift", [0.0, 1e4])
+def test_what_is_certified_holds_in_fractions(discount: float, shift: float) -> None:
+    tight = 0
+    for seed in range(6):
+        mdp = made(seed, discount, shift, ends=seed % 2)
+        truth = exact_value(mdp)
+        size = max(abs(float(v)) for v in truth)
+        alone = 8 * np.finfo(float).eps * size / (1 - discount)  # what doubles could certify at best
+        for tol in (1e-3 * size, 16 * alone, alone / 30, 1e-9 * alone):
+            try:
+                found = highway_solve(mdp, tol)
+            except ValueError as error:
+                tol = float(re.search(r"tol >= (\S+)", str(error)).group(1))  # type: ignore[union-attr]
+                found = highway_solve(mdp, tol)
+            assert found.converged
+            off = max(abs(Fraction(float(v)) - t) for v, t in zip(found.value, truth, strict=True))
+            assert off <= Fraction(found.bound) <= Fraction(tol)
+            tight += found.bound < alone / 10
+    assert tight >= (0 if discount == 0.9 else 6)
+
+
+def test_what_is_left_is_counted_to_the_last_bit() -> None:
+    """Rewards seen from a guess near V*, where nearly all digits cancel."""
+    for seed in range(4):
+        mdp = made(seed, 0.9999, 1e3)
+        truth = np.array([float(v) for v in exact_value(mdp)])
+        left = beyond(CompiledRows(mdp), truth, np.inf)
+        assert left is not None
+        P, R, g = (np.vectorize(Fraction, otypes=[object])(x) for x in dense(mdp))
+        x = np.array([Fraction(v) for v in truth])
+        exact = R + g * (P @ x) - x[:, None]
+        plain = dense(mdp)[1] + dense(mdp)[2] * (dense(mdp)[0] @ truth) - truth[:, None]
+        off, before = (np.abs(np.vectorize(Fraction, otypes=[object])(r) - exact) for r in (left.reward, plain))
+        assert np.all(off <= np.abs(exact) * Fraction(2) ** -52 + Fraction(1, 10**24))
+        assert float(before.max()) > 1e-12
+        assert left.drift is not None
+        assert left.drift.largest_reward >= np.abs(left.reward).max()
+
+
+def test_it_goes_on_where_it_stood() -> None:
+    """Bounds keep falling over the change of origin, and a wrong start does no harm."""
+    mdp = made(3, 0.999, 1e4)
+    found = highway_solve(mdp, 1e-8, proposal="sweeps", value=np.full(6, 1e9))
+    assert found.converged
+    assert np.all(np.diff(found.history["bound"]) <= 0)
+    again = highway_solve(mdp, 1e-8, value=found.value)
+    assert np.abs(again.value - found.value).max() <= again.bound + found.bound
+
+
+def test_rounded_chances_are_refused_as_before() -> None:
+    """Discounts that differ, or successors named twice, are rounded into the rows: they are not the model's own."""
+    uneven = made(0, np.repeat([[0.5], [0.999]], [1, 5], axis=0).repeat(3, axis=1), 1e4)
+    twice = MDP.from_table(
+        np.ones((2, 1)), np.array([[[0, 1, 1]], [[0, 0, 1]]]), np.array([[[0.3, 0.3, 0.4]], [[0.1, 0.2, 0.7]]]), 0.999
+    )
+    for model in (uneven, twice):
+        assert not CompiledRows(model).exact
+        assert beyond(CompiledRows(model), np.zeros(model.num_states), 1e9) is None
+        with pytest.raises(ValueError, match="below what float64 can certify"):
+            highway_solve(model, 1e-12)
+
+
+def test_a_discount_of_zero_is_no_rounding() -> None:
+    ended = made(2, np.repeat([[0.0], [0.999]], [1, 5], axis=0).repeat(3, axis=1), 1e4)
+    assert CompiledRows(ended).exact
+    found, truth = highway_solve(ended, 1e-8), exact_value(ended)
+    assert max(abs(Fraction(float(v)) - t) for v, t in zip(found.value, truth, strict=True)) <= Fraction(found.bound)
