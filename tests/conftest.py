@@ -5,6 +5,7 @@ kept on disk for this session: many tests, and processes that some of them start
 """
 
 import os
+import signal
 import tempfile
 from collections.abc import Iterator
 from importlib.metadata import version
@@ -22,6 +23,8 @@ if "JAX_COMPILATION_CACHE_DIR" not in os.environ:  # pytest's workers find it th
 os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.1"
 os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "0"
 os.environ.setdefault("RAY_AUTH_MODE", "disabled")  # clusters on 127.0.0.1, which would write a token into one's home
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # so it is in a shell's background; tests press Ctrl-C
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 import jax  # noqa: E402
 

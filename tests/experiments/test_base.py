@@ -124,9 +124,11 @@ def test_ctrl_c_ends_the_workers_and_says_how_to_go_on(tmp_path):
             deadline = time.monotonic() + 120
             while not rows.exists() and running.poll() is None and time.monotonic() < deadline:
                 time.sleep(0.1)
-        finally:
             os.killpg(running.pid, signal.SIGINT)
-        assert running.wait(60) == 2
+            assert running.wait(60) == 2
+        finally:
+            if running.poll() is None:
+                os.killpg(running.pid, signal.SIGKILL)
     assert log.read_text().endswith("highway-rl: interrupted: run the same command again with --resume to go on\n")
     assert "Traceback" not in log.read_text()
     assert base.read_rows(rows)[0]
