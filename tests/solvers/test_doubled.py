@@ -7,15 +7,16 @@ import numpy as np
 import pytest
 from models import dense
 
-from highway_rl.mdp.model import MDP
+from highway_rl.mdp.model import MDP, SparseMDP
+from highway_rl.solvers import gated
 from highway_rl.solvers.doubled import beyond
 from highway_rl.solvers.gated import highway_solve
 from highway_rl.solvers.rows import CompiledRows
 
 
-def exact_value(mdp: MDP) -> list[Fraction]:
+def exact_value(mdp: MDP | SparseMDP) -> list[Fraction]:
     """V* of the model's very numbers, by policy iteration in fractions; the discount is below 1."""
-    P, R, g = (np.vectorize(Fraction, otypes=[object])(x) for x in dense(mdp))
+    P, R, g = in_fractions(mdp)
     S = len(R)
     policy = np.zeros(S, int)
     while True:
@@ -26,6 +27,18 @@ def exact_value(mdp: MDP) -> list[Fraction]:
         if not better.any():
             return list(v)
         policy = np.where(better, q.argmax(axis=1), policy)
+
+
+def in_fractions(mdp: MDP | SparseMDP) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """P[s,a,s'], R[s,a] and discount[s,a]; chances of a successor that is named twice are summed here, exactly."""
+    exact = np.vectorize(Fraction, otypes=[object])
+    R, g = exact(np.asarray(mdp.reward)), exact(np.asarray(mdp.discount))
+    if isinstance(mdp, SparseMDP):
+        return exact(dense(mdp)[0]), R, g
+    P = np.full((*R.shape, len(R)), Fraction(0))
+    for (s, a, k), chance in np.ndenumerate(np.asarray(mdp.probability)):
+        P[s, a, np.asarray(mdp.successor)[s, a, k]] += Fraction(float(chance))
+    return P, R, g
 
 
 def solved(A: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -81,7 +94,7 @@ def test_what_is_left_is_counted_to_the_last_bit() -> None:
         truth = np.array([float(v) for v in exact_value(mdp)])
         left = beyond(CompiledRows(mdp), truth, np.inf)
         assert left is not None
-        P, R, g = (np.vectorize(Fraction, otypes=[object])(x) for x in dense(mdp))
+        P, R, g = in_fractions(mdp)
         x = np.array([Fraction(v) for v in truth])
         exact = R + g * (P @ x) - x[:, None]
         plain = dense(mdp)[1] + dense(mdp)[2] * (dense(mdp)[0] @ truth) - truth[:, None]
@@ -102,21 +115,29 @@ def test_it_goes_on_where_it_stood() -> None:
     assert np.abs(again.value - found.value).max() <= again.bound + found.bound
 
 
-def test_rounded_chances_are_refused_as_before() -> None:
-    """Discounts that differ, or successors named twice, are rounded into the rows: they are not the model's own."""
-    uneven = made(0, np.repeat([[0.5], [0.999]], [1, 5], axis=0).repeat(3, axis=1), 1e4)
-    twice = MDP.from_table(
-        np.ones((2, 1)), np.array([[[0, 1, 1]], [[0, 0, 1]]]), np.array([[[0.3, 0.3, 0.4]], [[0.1, 0.2, 0.7]]]), 0.999
-    )
-    for model in (uneven, twice):
-        assert not CompiledRows(model).exact
-        assert beyond(CompiledRows(model), np.zeros(model.num_states), 1e9) is None
-        with pytest.raises(ValueError, match="below what float64 can certify"):
-            highway_solve(model, 1e-12)
+@pytest.mark.parametrize("low", [0.0, 0.5])
+def test_discounts_of_each_row(low: float) -> None:
+    """They are multiplied into the rows that are swept, and rounded there; not where it is counted what is left."""
+    exactly_solved(made(2, np.repeat([[low], [0.999]], [1, 5], axis=0).repeat(3, axis=1), 1e4), 1e-8)
 
 
-def test_a_discount_of_zero_is_no_rounding() -> None:
-    ended = made(2, np.repeat([[0.0], [0.999]], [1, 5], axis=0).repeat(3, axis=1), 1e4)
-    assert CompiledRows(ended).exact
-    found, truth = highway_solve(ended, 1e-8), exact_value(ended)
+def test_successors_named_twice() -> None:
+    """Their chances are summed in the rows that are swept; not where it is counted what is left."""
+    rng = np.random.default_rng(1)
+    successor, probability = rng.integers(0, 3, (5, 2, 9)), rng.dirichlet(np.ones(9), (5, 2))
+    mdp = MDP.from_table(rng.normal(size=(5, 2)) + 1e4, successor, probability, 0.999)
+    assert CompiledRows(mdp).work < probability.size
+    exactly_solved(mdp, 1e-8)
+    exactly_solved(mdp.sparse(), 1e-8)
+
+
+def exactly_solved(mdp: MDP | SparseMDP, tol: float) -> None:
+    found, truth = highway_solve(mdp, tol), exact_value(mdp)
+    assert found.bound <= tol
     assert max(abs(Fraction(float(v)) - t) for v, t in zip(found.value, truth, strict=True)) <= Fraction(found.bound)
+
+
+def test_without_compiled_rows_it_is_refused(monkeypatch) -> None:
+    monkeypatch.setattr(gated, "compiler", lambda: None)
+    with pytest.raises(ValueError, match="below what float64 can certify"):
+        highway_solve(made(0, 0.999, 1e4), 1e-8)

@@ -17,6 +17,7 @@ import numba
 import numpy as np
 from jaxtyping import Float
 
+from highway_rl.mdp.model import MDP
 from highway_rl.solvers.drift import EPS
 from highway_rl.solvers.kernels import ONE, begin
 from highway_rl.solvers.rows import CompiledRows, in_parts
@@ -28,24 +29,42 @@ HALF: Any = 134217729.0
 
 
 def beyond(rows: Any, x: Float[np.ndarray, "s"], half: float) -> CompiledRows | None:
-    """The model of what is left above x, with optimal values V* − x, which are at most `half`; None where it is not to
-    be had exactly."""
-    if not (isinstance(rows, CompiledRows) and rows.exact and rows.drift is not None):
+    """The model of what is left above x, with optimal values V* − x, which are at most `half`; None where rows are not
+    compiled, or numbers overflow."""
+    if not isinstance(rows, CompiledRows) or rows.drift is None:
         return None
-    left = copy.copy(rows)
+    left, table, longest = copy.copy(rows), *own_numbers(rows)
     left.reward, left._held = np.empty(rows.shape), None
 
     def run(first: int, last: int) -> tuple[float, float, float]:
-        return rewards(*rows.table(), x, -4 * half, left.reward, first, last)
+        return rewards(*table, x, -4 * half, left.reward, first, last)
 
     sizes = in_parts(run, rows.shape[0], rows.work)
-    lost = 16 * (rows.longest + 8) ** 2 * EPS**2 * (rows.drift.largest_reward + 2 * sizes.size)
+    lost = 16 * (longest + 8) ** 2 * EPS**2 * (rows.drift.largest_reward + 2 * sizes.size)
     largest = max(abs(sizes.low), abs(sizes.high))
     if not np.isfinite(largest + lost):
         return None
-    left.drift = rows.drift._replace(rounding=rows.drift.rounding + EPS, largest_reward=largest + lost / EPS)
-    left.exact = False  # its rewards are rounded: what is left of this is not what is left of the model
+    rounding = rows.drift.rounding + (longest + 1) * EPS  # that of ρ, and of chances that were summed
+    left.drift = rows.drift._replace(rounding=rounding, largest_reward=largest + lost / EPS)
     return left
+
+
+def own_numbers(rows: CompiledRows) -> tuple[tuple[Any, ...], int]:
+    """start, successor, probability, reward and discount as the model has them, where rows may hold sums of chances of
+    one successor, or their products with discounts; and the entries of the longest row."""
+    mdp, (S, A) = rows.mdp, rows.shape
+    discount = np.broadcast_to(np.asarray(mdp.discount, np.float64), (S, A))
+    start: Any
+    if isinstance(mdp, MDP):
+        longest = mdp.probability.shape[-1]
+        start = rows.start if rows.fixed else np.arange(S * A + 1, dtype=np.uint64) * np.uint64(longest)
+        successor = np.ascontiguousarray(mdp.successor, np.int32).view(np.uint32).ravel()
+        chance = np.ascontiguousarray(mdp.probability, np.float64).ravel()
+    else:
+        P = mdp.transition
+        start, successor, chance = P.indptr.astype(np.uint64), P.indices.astype(np.uint32), P.data
+        longest = int(np.diff(P.indptr).max(initial=0))
+    return (start, successor, chance, rows.reward, discount), longest
 
 
 @exactly
@@ -82,9 +101,10 @@ def rewards(
                 term, error = product_of(probability[i], x[successor[i]])
                 total, more = sum_of(total, term)
                 rest += error + more
-            scaled, error = product_of(total, discount)
+            factor = discount[s, a]
+            scaled, error = product_of(total, factor)
             paid, more = sum_of(scaled, reward[s, a])
             change, last_error = sum_of(paid, -x[s])
-            out[s, a] = max(least, change + ((error + rest * discount) + (more + last_error)))
+            out[s, a] = max(least, change + ((error + rest * factor) + (more + last_error)))
             low, high = min(low, out[s, a]), max(high, out[s, a])
     return low, high, size

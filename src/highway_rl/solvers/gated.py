@@ -73,7 +73,8 @@ def highway_solve(
     try:
         run.tell([check_policy(policy, *rows.shape) for policy in policies])
         while not run.bound <= tol and len(run.history) < max_iters and np.isfinite(run.bound):
-            run.mind_rounding()
+            if run.went_beyond():
+                continue
             bound = run.bound
             run.step()
             if progress is not None:
@@ -172,24 +173,29 @@ class _Run:
         seconds = time.perf_counter() - self.begun
         self.history.append((bound, self.meter.rows, seconds, opened, "none" if bare else self.choose.name))
 
-    def mind_rounding(self) -> None:
-        """Where rounding certainly forbids the tolerance, go on beyond the best guess; if that is done, refuse."""
+    def went_beyond(self) -> bool:
+        """Where rounding is in the way, goes on from the best guess, once it is near; where that is done, or not to be
+        had, a tolerance that rounding certainly forbids is refused."""
         drift, best, top = self.rows.drift, self.best, self.rows.drift.top
         x, low, high = best.guess, best.low, best.high
         size = max(float(x.max()) + low * top, -float(x.min()) - high * top, 0.0)  # ≤ max|V*|
         stuck = best.change <= best.slack and self.last.half >= best.half and len(self.history) > 1
-        if not stuck and self.tol >= drift.floor(size) + self.blur:
-            return
+        never = stuck or self.tol < drift.floor(size) + self.blur
+        if not (never or best.slack * top > self.tol * drift.least / 2):
+            return False
         middle = x + (low + high) / 2 * drift.weight
-        if self.origin is None and not stuck and best.half > self.tol * drift.least / (32 * drift.rounding):
-            return  # what is left must be small first
-        blur = EPS * (float(np.abs(middle).max()) + 4 * best.half)
-        left = None if self.origin is not None else _beyond(self.rows, middle, best.half + blur)
-        if left is not None:
-            self.rows, self.origin, self.blur = left, middle, blur
-            self.changed, self.idle, self.bare = 1.0, 0, False
-            self.begin(np.zeros_like(x))
-            return
+        if self.origin is None:
+            if not stuck and best.half > self.tol * drift.least / (32 * drift.rounding):
+                return False
+            blur = EPS * (float(np.abs(middle).max()) + 4 * best.half)
+            left = _beyond(self.rows, middle, best.half + blur)
+            if left is not None:
+                self.rows, self.origin, self.blur = left, middle, blur
+                self.changed, self.idle, self.bare = 1.0, 0, False
+                self.begin(np.zeros_like(x))
+                return True
+        if not never:
+            return False
         most = max(float(x.max()) + high * top, -float(x.min()) - low * top)
         reach = self.blur + 4 * drift.rounding * (drift.largest_reward + most) * top / drift.least
         whole = middle if self.origin is None else self.origin + middle

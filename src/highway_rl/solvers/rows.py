@@ -126,22 +126,18 @@ class CompiledRows:
     """
 
     def __init__(self, mdp: MDP | SparseMDP) -> None:
-        kernels = compiler()
+        kernels, self.mdp = compiler(), mdp
         self.reward = np.ascontiguousarray(mdp.reward, np.float64)
         self.shape = S, A = self.reward.shape
         self.start, self.successor, self.probability = _layout(mdp)
-        self.work = self.probability.size
         validate.in_range(self.successor, S)
         discount = np.asarray(mdp.discount, np.float64)
-        self.discount = float(discount.max())
-        other = discount != self.discount
-        once = self.fixed or isinstance(mdp, SparseMDP) or self.work == np.count_nonzero(mdp.probability)
-        self.exact = once and not np.any(discount[other])  # no chance is a sum or a product of the model's own numbers
-        if np.any(other):  # a factor of each row goes into the row
+        self.discount = float(discount.flat[0])
+        if np.any(discount != self.discount):  # a factor of each row goes into the row
             lengths = len(self.start) if isinstance(self.start, tuple) else np.diff(self.start).astype(np.int64)
-            factor = np.where(other, 0.0, 1.0) if self.exact else discount
-            self.probability = self.probability * np.repeat(factor.ravel(), lengths)
-            self.discount = self.discount if self.exact else 1.0
+            self.probability = self.probability * np.repeat(discount.ravel(), lengths)
+            self.discount = 1.0
+        self.work = self.probability.size
         ends, kept = np.empty(S, bool), np.empty((S, A))
         from highway_rl.solvers import shape  # needs numba
 
