@@ -141,3 +141,80 @@ def test_without_compiled_rows_it_is_refused(monkeypatch) -> None:
     monkeypatch.setattr(gated, "compiler", lambda: None)
     with pytest.raises(ValueError, match="below what float64 can certify"):
         highway_solve(made(0, 0.999, 1e4), 1e-8)
+
+
+def test_the_layout_of_the_model_and_that_of_its_rows_may_differ() -> None:
+    """Places without a chance are left out of the rows that are swept: five of the model's are three of theirs."""
+    rng = np.random.default_rng(0)
+    S, places = 10_000, np.zeros((10_000, 2, 5))
+    places[..., :3] = rng.dirichlet(np.ones(3), (S, 2))
+    successor = np.stack([(np.arange(S)[:, None] * 7 + np.array([1, 5]) + k) % S for k in range(5)], axis=-1)
+    mdp = MDP.from_table(rng.normal(size=(S, 2)) + 1e4, successor, places, 0.999)
+    rows = CompiledRows(mdp)
+    assert rows.fixed
+    assert rows.longest == 3
+    found, other = highway_solve(mdp, 1e-8), highway_solve(mdp, 1e-3, proposal="sweeps")
+    assert np.abs(found.value - other.value).max() <= found.bound + other.bound
+
+
+def test_ctrl_c_while_it_goes_beyond(monkeypatch) -> None:
+    mdp, certify, calls = made(1, 0.999, 1e4), gated._Run.certify, []
+    truth = exact_value(mdp)
+
+    def pressed(self, rows, x):
+        found = certify(self, rows, x)
+        if rows is not self.rows:
+            calls.append(1)
+            raise KeyboardInterrupt
+        return found
+
+    monkeypatch.setattr(gated._Run, "certify", pressed)
+    found = highway_solve(mdp, 1e-8)
+    assert calls
+    assert not found.converged
+    assert max(abs(Fraction(float(v)) - t) for v, t in zip(found.value, truth, strict=True)) <= Fraction(found.bound)
+
+
+@pytest.mark.parametrize("scale", [1e-316, 1e-310, 1e-306, 1e-300, 1e297, 1e301])
+def test_numbers_at_the_ends_of_float64(scale: float) -> None:
+    """Rewards whose values overflow when they are split, or whose products are too small for doubles."""
+    plain = made(4, 0.999, 0.0)
+    mdp = MDP.from_table(np.asarray(plain.reward) * scale, plain.successor, plain.probability, 0.999)
+    truth = exact_value(mdp)
+    size = max(abs(t) for t in truth)
+    for share in (1e-6, 1e-12, 3e-16):
+        tol = float(size) * share
+        if tol == 0:
+            continue
+        try:
+            found = highway_solve(mdp, tol, time_limit=5.0)
+        except ValueError:
+            continue  # refused
+        assert max(abs(Fraction(float(v)) - t) for v, t in zip(found.value, truth, strict=True)) <= Fraction(
+            found.bound
+        )
+
+
+@pytest.mark.parametrize("discount", [0.5, 0.9, 0.999, 1 - 2e-13])
+def test_a_successor_named_thousands_of_times(discount: float) -> None:
+    """The sum of its chances is rounded as often; the bound counts the model's entries."""
+    chances = np.array([1 - 2.0**-27, *np.full(4000, 2.0**-54)])
+    mdp = MDP(np.array([[-1.0]]), np.zeros((1, 1, 4001), np.int32), chances[None, None], np.array([[discount]]))
+    truth = Fraction(-1) / (1 - Fraction(discount) * sum(map(Fraction, chances)))
+    for tol in (1e-3, 1e-9, 1e-13):
+        tol *= float(abs(truth))
+        try:
+            found = highway_solve(mdp, tol, time_limit=5.0)
+        except ValueError:
+            continue
+        assert found.bound >= 0
+        assert abs(Fraction(float(found.value[0])) - truth) <= Fraction(found.bound)
+
+
+def test_a_tolerance_of_the_loss_that_is_named_works() -> None:
+    for seed in range(6):
+        mdp = made(seed, 0.999, 1e4 if seed % 2 else 0.0)
+        with pytest.raises(ValueError, match="tol=1e-25 is below what float64 can certify") as caught:
+            highway_solve(mdp, 1e-25, until="loss")
+        tol = float(re.search(r"tol >= (\S+)", str(caught.value)).group(1))  # type: ignore[union-attr]
+        assert highway_solve(mdp, tol, until="loss").converged

@@ -160,7 +160,8 @@ def _title(folder: Path) -> str:
     config = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     env = config.get("env")
     delay = env.get("delay") if isinstance(env, dict) else None
-    return f"{config.get('task', folder.name)}" + (f", delay {delay}" if delay else "")
+    task = str(config.get("task", folder.name)).rpartition(":")[2]  # of module:name the name
+    return task + (f", delay {delay}" if delay else "")
 
 
 def mean(found: np.ndarray) -> np.ndarray:

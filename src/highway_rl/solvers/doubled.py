@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Float
 
 from highway_rl.mdp.model import MDP
-from highway_rl.solvers.drift import EPS
+from highway_rl.solvers.drift import EPS, TINY
 from highway_rl.solvers.kernels import ONE, begin
 from highway_rl.solvers.rows import CompiledRows, in_parts
 
@@ -26,12 +26,16 @@ exactly: Any = numba.njit(cache=True, nogil=True)
 """As it is written: nothing reordered, nothing fused."""
 HALF: Any = 134217729.0
 """2²⁷ + 1: times this a double falls into two of half its digits (Dekker)."""
+LARGEST = 2.0**990
+"""Values that stay finite times HALF."""
 
 
 def beyond(rows: Any, x: Float[np.ndarray, "s"], half: float) -> CompiledRows | None:
     """The model of what is left above x, with optimal values V* − x, which are at most `half`; None where rows are not
     compiled, or numbers overflow."""
     if not isinstance(rows, CompiledRows) or rows.drift is None:
+        return None
+    if np.abs(x).max(initial=0.0) > LARGEST:
         return None
     left, table, longest = copy.copy(rows), *own_numbers(rows)
     left.reward, left._held = np.empty(rows.shape), None
@@ -40,12 +44,12 @@ def beyond(rows: Any, x: Float[np.ndarray, "s"], half: float) -> CompiledRows | 
         return rewards(*table, x, -4 * half, left.reward, first, last)
 
     sizes = in_parts(run, rows.shape[0], rows.work)
-    lost = 16 * (longest + 8) ** 2 * EPS**2 * (rows.drift.largest_reward + 2 * sizes.size)
-    largest = max(abs(sizes.low), abs(sizes.high))
-    if not np.isfinite(largest + lost):
-        return None
+    lost = 16 * (longest + 8) ** 2 * EPS**2 * (rows.drift.largest_reward + 2 * sizes.size) + TINY
+    largest = max(abs(sizes.low), abs(sizes.high)) + lost / EPS
     rounding = rows.drift.rounding + (longest + 1) * EPS  # that of ρ, and of chances that were summed
-    left.drift = rows.drift._replace(rounding=rounding, largest_reward=largest + lost / EPS)
+    if not (np.isfinite(largest) and rows.drift.least > 4 * rounding * rows.drift.top):
+        return None
+    left.drift = rows.drift._replace(rounding=rounding, largest_reward=largest)
     return left
 
 
@@ -57,11 +61,12 @@ def own_numbers(rows: CompiledRows) -> tuple[tuple[Any, ...], int]:
     start: Any
     if isinstance(mdp, MDP):
         longest = mdp.probability.shape[-1]
-        start = rows.start if rows.fixed else np.arange(S * A + 1, dtype=np.uint64) * np.uint64(longest)
+        same = isinstance(rows.start, tuple) and len(rows.start) == longest
+        start = rows.start if same else np.arange(S * A + 1, dtype=np.uint64) * np.uint64(longest)
         successor = np.ascontiguousarray(mdp.successor, np.int32).view(np.uint32).ravel()
         chance = np.ascontiguousarray(mdp.probability, np.float64).ravel()
     else:
-        P = mdp.transition
+        P = mdp.transition.tocsr()
         start, successor, chance = P.indptr.astype(np.uint64), P.indices.astype(np.uint32), P.data
         longest = int(np.diff(P.indptr).max(initial=0))
     return (start, successor, chance, rows.reward, discount), longest

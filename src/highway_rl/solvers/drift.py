@@ -18,6 +18,8 @@ import numpy as np
 from jaxtyping import Float
 
 EPS = float(np.finfo(np.float64).eps)
+TINY = 2.0**-1050
+"""More than what products of a row lose where they are too small for float64, 2⁻¹⁰⁷⁵ each."""
 
 
 class Spread(NamedTuple):
@@ -53,14 +55,14 @@ class Drift(NamedTuple):
 
     def slack(self, spread: Spread) -> float:
         """What float64 may have lost in the changes."""
-        return self.rounding * (self.largest_reward + spread.size + max(abs(spread.low), abs(spread.high)))
+        return self.rounding * (self.largest_reward + spread.size + max(abs(spread.low), abs(spread.high))) + TINY
 
     def interval(self, spread: Spread) -> tuple[float, float]:
         """The θ below and above: x + θ₁w ≤ V* ≤ x + θ₂w. ∓∞ where the numbers were none."""
         if self.top == 0:
             return 0.0, 0.0
         slack = self.slack(spread)
-        if not (np.isfinite(slack) and spread.low <= spread.high):
+        if not (np.isfinite(slack) and spread.low <= spread.high and self.least > self.rounding * self.top):
             return -np.inf, np.inf
         return -self._over(slack - spread.low), self._over(spread.high + slack)
 

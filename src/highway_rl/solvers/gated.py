@@ -62,17 +62,20 @@ def highway_solve(
     functions from (policy, x) to x. Ctrl-C and `time_limit` (seconds) return what is certified by then, `converged`
     False. Where discount 1 leaves nothing to certify with beforehand, this is plain modified policy iteration.
     """
-    tol = checks.between("tol", tol, 0) / (2 if checks.choice("until", until, ("bound", "loss")) == "loss" else 1)
+    share = 2 if checks.choice("until", until, ("bound", "loss")) == "loss" else 1
+    tol = checks.between("tol", tol, 0) / share
     checks.whole("max_iters", max_iters, 1)
     end = time.perf_counter() + (math.inf if time_limit is None else checks.between("time_limit", time_limit, 0))
     rows: Any = rows_of(checked(mdp)) if not hasattr(mdp, "under") else mdp
     if rows.drift is None:
         return policy_iteration(checked(mdp), sweeps=10, tol=tol, value=value, max_iters=max_iters, progress=progress)
     meter = Meter(expired=lambda: time.perf_counter() > end)
-    run = _Run(rows, meter, lambda rows: _chooser(rows, proposal, meter, tol), tol, _starts(rows, value))
+    run = _Run(rows, meter, lambda rows: _chooser(rows, proposal, meter, tol), tol, share, _starts(rows, value))
     try:
         run.tell([check_policy(policy, *rows.shape) for policy in policies])
         while not run.bound <= tol and len(run.history) < max_iters and np.isfinite(run.bound):
+            if meter.expired():
+                break
             if run.went_beyond():
                 continue
             bound = run.bound
@@ -108,35 +111,34 @@ class _Run:
     meter: Meter
     chooser: Callable[[Any], tuple[str, Any]]
     tol: float
+    share: int
     starts: dataclasses.InitVar[list[Value]]
     history: list[tuple[Any, ...]] = dataclasses.field(default_factory=list)
     changed: float = 1.0
     idle: int = 0
     bare: bool = False
+    still: bool = False
     origin: Value | None = None
     blur: float = 0.0
 
     def __post_init__(self, starts: list[Value]) -> None:
         self.begun = time.perf_counter()
-        self.begin(starts[0])
+        self.name, self.choose = self.chooser(self.rows)
+        self.best = self.last = self.certify(self.rows, starts[0])
+        self.floor = self.base = self.best.lifted
         for start in starts[1:]:
             self.take(start)
-
-    def begin(self, x: Value) -> None:
-        self.name, self.choose = self.chooser(self.rows)
-        self.best = self.last = self.certify(x)
-        self.floor = self.base = self.best.lifted
 
     @property
     def bound(self) -> float:
         return self.best.half + self.blur
 
-    def certify(self, x: Value) -> Certified:
+    def certify(self, rows: Any, x: Value) -> Certified:
         """One backup of x."""
-        drift, out = self.rows.drift, np.empty_like(x)
-        spread, policy = self.rows.backup(x, out)
-        self.meter.work += self.rows.work
-        self.meter.rows += math.prod(self.rows.shape)
+        drift, out = rows.drift, np.empty_like(x)
+        spread, policy = rows.backup(x, out)
+        self.meter.work += rows.work
+        self.meter.rows += math.prod(rows.shape)
         low, high = drift.interval(spread)
         lifted = drift.lifted(out, low) if np.isfinite(low) else out
         change = max(abs(spread.low), abs(spread.high))
@@ -147,7 +149,7 @@ class _Run:
         if np.shape(x) != self.floor.shape:
             raise ValueError(f"the proposal has shape {np.shape(x)}: give {self.floor.shape}")
         x = self.rows.drift.grounded(x) if np.isfinite(x.sum()) else self.floor
-        found, opened = self.certify(x), 0.0
+        found, opened = self.certify(self.rows, x), 0.0
         self.changed = float(np.count_nonzero(found.policy != self.last.policy)) / len(x)
         narrower = found.half < self.best.half
         self.best, self.last, self.base = found if narrower else self.best, found, found.lifted  # frees what was before
@@ -170,6 +172,7 @@ class _Run:
         policy = Metered(self.rows.under(self.last.policy), self.meter)
         x = self.floor if bare else self.choose(policy, self.base, self.changed, self.last.half)
         opened = self.take(x)
+        self.still = bare and opened == 0 and self.idle > 0  # the same again, for ever
         seconds = time.perf_counter() - self.begun
         self.history.append((bound, self.meter.rows, seconds, opened, "none" if bare else self.choose.name))
 
@@ -179,27 +182,38 @@ class _Run:
         drift, best, top = self.rows.drift, self.best, self.rows.drift.top
         x, low, high = best.guess, best.low, best.high
         size = max(float(x.max()) + low * top, -float(x.min()) - high * top, 0.0)  # ≤ max|V*|
-        stuck = best.change <= best.slack and self.last.half >= best.half and len(self.history) > 1
+        lost = best.change <= best.slack and self.last.half >= best.half and len(self.history) > 1
+        stuck = lost or self.still
         never = stuck or self.tol < drift.floor(size) + self.blur
         if not (never or best.slack * top > self.tol * drift.least / 2):
             return False
         middle = x + (low + high) / 2 * drift.weight
         if self.origin is None:
-            if not stuck and best.half > self.tol * drift.least / (32 * drift.rounding):
+            if not stuck and best.half * top > self.tol * drift.least / (32 * drift.rounding):
                 return False
             blur = EPS * (float(np.abs(middle).max()) + 4 * best.half)
             left = _beyond(self.rows, middle, best.half + blur)
             if left is not None:
-                self.rows, self.origin, self.blur = left, middle, blur
-                self.changed, self.idle, self.bare = 1.0, 0, False
-                self.begin(np.zeros_like(x))
+                self.move(left, middle, blur)
                 return True
         if not never:
             return False
         most = max(float(x.max()) + high * top, -float(x.min()) - low * top)
         reach = self.blur + 4 * drift.rounding * (drift.largest_reward + most) * top / drift.least
         whole = middle if self.origin is None else self.origin + middle
-        raise unreachable(self.tol, float(np.abs(whole).max()), 2 * max(reach, self.bound if stuck else 0.0))
+        floor = 2 * self.share * max(reach, self.bound if stuck else 0.0)
+        raise unreachable(self.share * self.tol, float(np.abs(whole).max()), floor)
+
+    def move(self, left: Any, origin: Value, blur: float) -> None:
+        """Count from `origin` on. All at once: Ctrl-C may come at any time."""
+        name, choose = self.chooser(left)
+        found = self.certify(left, np.zeros_like(origin))
+        theta = (self.best.high - self.best.low) / 2
+        known = found._replace(low=-theta, high=theta, half=self.best.half, policy=self.best.policy)
+        vars(self).update(
+            rows=left, origin=origin, blur=blur, name=name, choose=choose, changed=1.0, idle=0, bare=False, still=False,
+            best=found if found.half < known.half else known, last=found, floor=found.lifted, base=found.lifted,
+        )  # fmt: skip
 
     def solution(self) -> Solution:
         best, drift, (S, A), k = self.best, self.rows.drift, self.rows.shape, len(self.history)
