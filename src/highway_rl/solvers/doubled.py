@@ -37,39 +37,38 @@ def beyond(rows: Any, x: Float[np.ndarray, "s"], half: float) -> CompiledRows | 
         return None
     if np.abs(x).max(initial=0.0) > LARGEST:
         return None
-    left, table, longest = copy.copy(rows), *own_numbers(rows)
+    left, table = copy.copy(rows), own_numbers(rows)
     left.reward, left._held = np.empty(rows.shape), None
 
     def run(first: int, last: int) -> tuple[float, float, float]:
         return rewards(*table, x, -4 * half, left.reward, first, last)
 
     sizes = in_parts(run, rows.shape[0], rows.work)
-    lost = 16 * (longest + 8) ** 2 * EPS**2 * (rows.drift.largest_reward + 2 * sizes.size) + TINY
+    lost = 16 * (rows.widest + 8) ** 2 * EPS**2 * (rows.drift.largest_reward + 2 * sizes.size) + TINY
     largest = max(abs(sizes.low), abs(sizes.high)) + lost / EPS
-    rounding = rows.drift.rounding + (longest + 1) * EPS  # that of ρ, and of chances that were summed
+    rounding = rows.drift.rounding + (rows.widest + 1) * EPS  # that of ρ, and of chances that were summed
     if not (np.isfinite(largest) and rows.drift.least > 4 * rounding * rows.drift.top):
         return None
     left.drift = rows.drift._replace(rounding=rounding, largest_reward=largest)
     return left
 
 
-def own_numbers(rows: CompiledRows) -> tuple[tuple[Any, ...], int]:
+def own_numbers(rows: CompiledRows) -> tuple[Any, ...]:
     """start, successor, probability, reward and discount as the model has them, where rows may hold sums of chances of
-    one successor, or their products with discounts; and the entries of the longest row."""
+    one successor, or their products with discounts."""
     mdp, (S, A) = rows.mdp, rows.shape
     discount = np.broadcast_to(np.asarray(mdp.discount, np.float64), (S, A))
     start: Any
     if isinstance(mdp, MDP):
-        longest = mdp.probability.shape[-1]
-        same = isinstance(rows.start, tuple) and len(rows.start) == longest
-        start = rows.start if same else np.arange(S * A + 1, dtype=np.uint64) * np.uint64(longest)
+        places = mdp.probability.shape[-1]
+        same = isinstance(rows.start, tuple) and len(rows.start) == places
+        start = rows.start if same else np.arange(S * A + 1, dtype=np.uint64) * np.uint64(places)
         successor = np.ascontiguousarray(mdp.successor, np.int32).view(np.uint32).ravel()
         chance = np.ascontiguousarray(mdp.probability, np.float64).ravel()
     else:
         P = mdp.transition.tocsr()
         start, successor, chance = P.indptr.astype(np.uint64), P.indices.astype(np.uint32), P.data
-        longest = int(np.diff(P.indptr).max(initial=0))
-    return (start, successor, chance, rows.reward, discount), longest
+    return start, successor, chance, rows.reward, discount
 
 
 @exactly

@@ -145,7 +145,8 @@ class CompiledRows:
         self.shapes.row_facts(self.start, self.successor, self.probability, self.reward, ends, kept)
         kept *= self.discount
         own = mdp.probability.shape[-1] if isinstance(mdp, MDP) else np.diff(mdp.transition.tocsr().indptr).max()
-        self.drift = drift_of(mdp, ends, kept, max(int(own), self.longest))
+        self.widest = max(int(own), self.longest)  # of the model's rows: those here may be shorter, by sums
+        self.drift = drift_of(mdp, ends, kept, self.widest)
         self.weight = (~ends).astype(np.float64) if self.drift is None else self.drift.weight
         self._alive = np.empty(0, bool) if np.all(self.weight > 0) else self.weight > 0
         self._kernels = kernels
