@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from highway_rl.experiments import depth, gate, main_plot
+from highway_rl.experiments import depth, gate, main_plot, policies, temperature
 from highway_rl.experiments.ablation import Size, by_variant
 from highway_rl.experiments.queue import rows_of
 from highway_rl.experiments.scores import average, said
@@ -12,7 +12,7 @@ from highway_rl.experiments.scores import average, said
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("ablation", [gate, depth], ids=lambda module: module.EXPERIMENT.name)
+@pytest.mark.parametrize("ablation", [gate, depth, temperature, policies], ids=lambda module: module.EXPERIMENT.name)
 def test_the_tables_of_the_page_are_those_of_the_rows(ablation):
     page = (ROOT / "docs" / "deep.md").read_text(encoding="utf-8")
     runs = by_variant(rows_of(ablation.EXPERIMENT, ROOT / "results"), ablation.VARIANTS)

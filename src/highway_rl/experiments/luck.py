@@ -53,6 +53,8 @@ SIZES: dict[str, tuple[tuple[int, ...], tuple[str, ...], int, int]] = {
     "quick": ((10,), ("key-door-noisy",), 2, 10_000),
     "paper": (LENGTHS, (*SURE, *CHANCE), 20, 30_000),
 }
+EPISODES = 1000
+"""Of the umbrella, at every length."""
 FIRST = 200
 """The first seed: those below were used to choose."""
 REPORT = 500
@@ -62,10 +64,10 @@ SAMPLES = 16
 
 def cells(scale: Scale, seed: int) -> list[dict[str, Any]]:
     lengths, tasks, seeds, steps = SIZES[scale]
-    named = [("umbrella", length) for length in lengths] + [(task, 0) for task in tasks]
+    named = [("umbrella", length, EPISODES * length) for length in lengths] + [(task, 0, steps) for task in tasks]
     return [
-        {"task": task, "length": length, "steps": steps, "seeds": seeds, "first": FIRST + seed}
-        for task, length in named
+        {"task": task, "length": length, "steps": many, "seeds": seeds, "first": FIRST + seed}
+        for task, length, many in named
     ]
 
 
