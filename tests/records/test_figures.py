@@ -176,13 +176,15 @@ def test_a_band_stays_near_its_centre():
 
 
 @pytest.mark.parametrize("limits", [(1.5, 90), (2, 8), (9, 1100), (1e-3, 1), (1, 1e7), (0.4, 0.9)])
-def test_logarithmic_ticks_are_few_and_plain(limits):
+@pytest.mark.parametrize("along", "xy")
+def test_logarithmic_ticks_are_few_and_plain(limits, along):
     _, (ax,) = axes(1, "one")
-    ax.plot([0, 1], limits)
-    log_ticks(ax)
-    low, high = ax.get_ylim()
-    ticks = [t for t in ax.yaxis.get_majorticklocs() if low <= t <= high]
-    texts = [ax.yaxis.get_major_formatter()(t, None) for t in ticks]
+    ax.plot(*(([0, 1], limits) if along == "y" else (limits, [0, 1])))
+    log_ticks(ax, along)
+    axis = getattr(ax, f"{along}axis")
+    low, high = axis.get_view_interval()
+    ticks = [t for t in axis.get_majorticklocs() if low <= t <= high]
+    texts = [axis.get_major_formatter()(t, None) for t in ticks]
     assert 1 <= len(ticks) <= 8
     assert all("e" not in text and "$" not in text for text in texts)
     assert [float(text.replace(",", "")) for text in texts] == pytest.approx(ticks)

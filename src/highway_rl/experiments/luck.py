@@ -20,7 +20,7 @@ from highway_rl.deep import dqn
 from highway_rl.envs.tasks.late import KNOWN, Known
 from highway_rl.experiments.base import FAILS, HOLDS, PARTLY, Experiment, Row, Rows, Scale, Verdict, select
 from highway_rl.experiments.deep import as_deep
-from highway_rl.records.figures import axes, colour, legend, save
+from highway_rl.records.figures import axes, colour, legend, log_ticks, save
 from highway_rl.runs import Config, fit
 
 GROUPED, PAPER, DQN, N_STEP = "soft-highway-dqn:chooser=grouped", "soft-highway-dqn", "dqn", "n-step-dqn"
@@ -166,7 +166,8 @@ def plot(rows: Rows, out: Path) -> list[Path]:
         grid[0].plot(at, [row["start"] for row in found], "o", ms=3, color=COLOURS[algo], alpha=0.7, label=NAMES[algo])
     lengths = sorted({row["length"] for row in rows} - {0})
     grid[0].plot(lengths, [DISCOUNT ** (n - 1) for n in lengths], "_", ms=16, color="0.2", label="the truth")
-    grid[0].set(title="Umbrella: value of the start", xlabel="steps of luck", ylabel="value", xscale="log")
+    grid[0].set(title="Umbrella: value of the start", xlabel="steps of luck", ylabel="value")
+    log_ticks(grid[0], "x")
     legend(grid[0], loc="upper left")
     for i, task in enumerate(tasks):
         here = select(rows, task=task)

@@ -21,7 +21,7 @@ import numpy as np
 from highway_rl.envs import make_task
 from highway_rl.experiments.base import FAILS, HOLDS, PARTLY, Experiment, Row, Rows, Scale, Verdict, select
 from highway_rl.experiments.toy_delayed import DELAYS, SEEDS, cores
-from highway_rl.records.figures import axes, colour, legend, save
+from highway_rl.records.figures import axes, colour, legend, log_ticks, save
 from highway_rl.tabular import agent as tabular
 from highway_rl.tabular.loop import trainer
 from highway_rl.types import NEVER
@@ -125,8 +125,9 @@ def plot(rows: Rows, out: Path) -> list[Path]:
                 ax.plot(list(found), means, line, marker="o", ms=4, color=colour("highway"), label=name)
         if task in ENOUGH:
             ax.axhline(ENOUGH[task], color="0.6", lw=0.8, ls=":")
-        ax.set(title=task, xscale="log", xlabel="delay", ylabel="episodes")
-        ax.set(yscale="log") if task == "choice" else ax.set_ylim(0, None)
+        ax.set(title=task, xlabel="delay", ylabel="episodes")
+        log_ticks(ax, "x")
+        log_ticks(ax) if task == "choice" else ax.set_ylim(0, None)
         legend(ax, loc="center right" if task == "choice" else "lower right")
     return [save(figure, out / "noise.png")]
 

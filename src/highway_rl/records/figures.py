@@ -173,20 +173,21 @@ def log_band(centre: Any, low: Any, high: Any, factor: float = 4.0) -> tuple[np.
     return np.clip(low, middle / factor, middle), np.clip(high, middle, middle * factor)
 
 
-def log_ticks(ax: Any) -> None:
-    """A logarithmic y-axis with numbers that can be read, at most seven; to be called when all is drawn."""
+def log_ticks(ax: Any, along: str = "y") -> None:
+    """A logarithmic axis, y or x, with numbers that can be read, at most seven; to be called when all is drawn."""
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter
 
-    ax.set_yscale("log")
-    low, high = ax.get_ylim()
+    ax.set(**{f"{along}scale": "log"})
+    axis = getattr(ax, f"{along}axis")
+    low, high = sorted(axis.get_view_interval())
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     for steps in ((1, 2, 5), (1, 3), (1,)):
         ticks = [x * 10.0**k for k in powers for x in steps if low <= x * 10.0**k <= high]
         if len(ticks) <= 7:
             break
-    ax.yaxis.set_major_locator(FixedLocator(ticks))
-    ax.yaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.10g}"))
-    ax.yaxis.set_minor_formatter(NullFormatter())
+    axis.set_major_locator(FixedLocator(ticks))
+    axis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.10g}"))
+    axis.set_minor_formatter(NullFormatter())
 
 
 def axes(
