@@ -107,7 +107,7 @@ def test_run_plot_and_check_agree_on_the_files(capsys, tmp_path):
     main(["check", "--out", out, "--json"])
     claims = json.loads(capsys.readouterr().out)
     assert [c["id"] for c in claims][:18] == list(range(1, 19))
-    assert all(set(c) == {"id", "statement", "value", "verdict"} for c in claims)
+    assert all(set(c) == {"id", "statement", "value", "verdict", "scale", "command"} for c in claims)
     verdicts = {c["id"]: c["verdict"] for c in claims}
     assert [verdicts[i] for i in range(1, 7)] == ["holds"] * 5 + ["partly"]
     assert verdicts[9] == verdicts[18] == "not yet run"

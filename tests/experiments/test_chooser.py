@@ -7,8 +7,7 @@ import numpy as np
 from highway_rl.experiments import chooser
 from highway_rl.experiments.ablation import by_variant
 from highway_rl.experiments.base import FAILS, HOLDS, PARTLY
-from highway_rl.experiments.main import DELAYED
-from highway_rl.experiments.main_plot import title
+from highway_rl.experiments.main import DELAYED, title
 from highway_rl.experiments.queue import rows_of
 from highway_rl.experiments.scores import values
 

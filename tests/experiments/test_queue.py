@@ -94,10 +94,14 @@ def test_what_failed_is_named_and_stops_nothing(tmp_path, monkeypatch):
 
 def test_little_time_begins_nothing(tmp_path, monkeypatch):
     ran = done(monkeypatch)
-    assert not queue.work([experiment("one", (1, [T]))], "smoke", 0, tmp_path, minutes=0.5)
+    assert not queue.work([experiment("one", (1, [T]))], "smoke", 0, tmp_path, minutes=1 + 1e-6)
     assert ran == []
+
+
+@pytest.mark.parametrize("minutes", [-1, 0, 0.5, 1])
+def test_a_limit_that_nothing_can_keep_is_refused(tmp_path, minutes):
     with pytest.raises(ValueError, match="minutes"):
-        queue.work([experiment("one", (1, [T]))], "smoke", 0, tmp_path, minutes=-1)
+        queue.work([experiment("one", (1, [T]))], "smoke", 0, tmp_path, minutes=minutes)
 
 
 def test_what_another_process_trains_is_left_to_it(tmp_path):

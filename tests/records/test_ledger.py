@@ -33,8 +33,23 @@ def test_a_line_cut_short_costs_that_line_alone(tmp_path):
     with path.open("a") as file:
         file.write('{"i": 1, "cut')
     ledger.append(path, {"i": 2})
-    with pytest.warns(UserWarning, match="line 2, was cut short"):
+    with pytest.warns(UserWarning, match="line 2, was cut short or damaged"):
         assert [r["i"] for r in ledger.records(path)] == [0, 2]
+
+
+@pytest.mark.parametrize("line", [b'{"i": 1}', b'[{"i": 1, "k": 2}]', b"3"])
+def test_a_whole_line_that_is_something_else_is_refused_and_named(tmp_path, line):
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(b'{"i": 0, "k": 0}\n' + line + b"\n")
+    with pytest.raises(ValueError, match=r"rows.jsonl, line 2, is no record of a run .* take that line out"):
+        ledger.records(path, ("i", "k"))
+
+
+def test_bytes_that_are_no_text_cost_their_line_alone(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(b'{"i": "\xff\xfe"}\n{"i": 2}\n')
+    with pytest.warns(UserWarning, match="line 1, was cut short or damaged"):
+        assert ledger.records(path) == [{"i": 2}]
 
 
 def test_what_was_written_is_never_changed(tmp_path):

@@ -22,6 +22,7 @@ from highway_rl.cli.experiments import Check, Plot, Run
 from highway_rl.cli.explain import Explain
 from highway_rl.cli.games import Play, Watch
 from highway_rl.cli.learn import Learn
+from highway_rl.cli.live import warnings_as_lines
 from highway_rl.cli.report import Report
 from highway_rl.cli.sweep import Sweep
 from highway_rl.cli.train import Evaluate, Resume, Train
@@ -163,7 +164,8 @@ def _main(args: list[str]) -> None:
             _fail(one_line(errors.getvalue()))
         raise
     try:
-        command()
+        with warnings_as_lines():
+            command()
     except BrokenPipeError:
         raise
     except (ValueError, OSError, ImportError) as error:

@@ -153,7 +153,7 @@ class Check:
     out: Path = Path("results")
     """Folder that holds the rows."""
     json: bool = False
-    """Print a list of {id, statement, value, verdict} instead of the table."""
+    """Print a list of {id, statement, value, verdict, scale, command} instead of the table."""
     debug: bool = False
     """Show the full traceback of an error."""
 
@@ -166,5 +166,6 @@ class Check:
         if self.json:
             print(json.dumps(found, indent=2, ensure_ascii=False))
         elif found:
-            rows = [(str(c["id"]), c["statement"], c["value"], coloured(c["verdict"])) for c in found]
+            made = {c["id"]: f"\n({c['command']})" if c["scale"] else "" for c in found}
+            rows = [(str(c["id"]), c["statement"], c["value"] + made[c["id"]], coloured(c["verdict"])) for c in found]
             table(("claim", "the paper says", "measured here", "verdict"), rows)

@@ -40,15 +40,13 @@ class Explain:
 
     def __call__(self) -> None:
         from highway_rl import runs
-        from highway_rl.cli.live import warnings_as_lines
         from highway_rl.runs.evaluate import as_json
 
         if self.plot is not None and self.plot.suffix != ".png":
             raise ValueError(f"--plot {self.plot}: give a name that ends in .png")
-        with warnings_as_lines():
-            agent = runs.load(self.agent, self.run, self.imports)
-            film = None if self.film is None else agent.film(self.film, seed=self.seed, max_steps=self.max_steps)
-            explained = agent.explain(agent.episode(seed=self.seed, max_steps=self.max_steps))
+        agent = runs.load(self.agent, self.run, self.imports)
+        film = None if self.film is None else agent.film(self.film, seed=self.seed, max_steps=self.max_steps)
+        explained = agent.explain(agent.episode(seed=self.seed, max_steps=self.max_steps))
         print(as_json(explained.rows) if self.json else explained)
         if film is not None and not self.json:
             print(f"film: {film}")

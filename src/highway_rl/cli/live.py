@@ -121,8 +121,13 @@ def _leave(number: int, live: Live, out: Path) -> None:
 
 @contextlib.contextmanager
 def warnings_as_lines() -> Iterator[None]:
+    """Each warning as one line, once."""
+    told: set[str] = set()
+
     def line(message: Any, *_: Any, **__: Any) -> None:
-        print(f"highway-rl: {message}", file=sys.stderr)
+        if str(message) not in told:
+            told.add(str(message))
+            print(f"highway-rl: {message}", file=sys.stderr)
 
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)

@@ -78,7 +78,6 @@ class Sweep:
     """Show the full traceback of an error."""
 
     def __call__(self) -> None:
-        from highway_rl.cli.live import warnings_as_lines
         from highway_rl.cli.train import many_devices
         from highway_rl.runs.queue import Failed
         from highway_rl.runs.status import status
@@ -95,7 +94,7 @@ class Sweep:
             sweep(spec, out=self.out, minutes=self.minutes, **how)
             return None
         failed = False
-        with live(self.out) as say, warnings_as_lines():
+        with live(self.out) as say:
             try:
                 sweep(spec, out=self.out, minutes=self.minutes, say=say, **how)
             except Failed:

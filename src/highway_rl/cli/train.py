@@ -154,16 +154,14 @@ class Evaluate:
 
     def __call__(self) -> None:
         from highway_rl import runs
-        from highway_rl.cli.live import warnings_as_lines
 
         options: Any = {"episodes": self.episodes, "seed": self.seed, "max_steps": self.max_steps}
-        with warnings_as_lines():
-            if self.folder.is_file():
-                agent = runs.load(self.folder, imports=self.imports)
-                row = {"algo": agent.label, "seed": agent.seed, **agent.evaluate(**options), "broken": None}
-                return _show({"step": agent.step, "of": agent.step, "scores": [row]}, self.json)
-            s, params, step, broken = runs.load_all(self.folder)
-            rows = runs.evaluate(s, params, broken=broken, **options)
+        if self.folder.is_file():
+            agent = runs.load(self.folder, imports=self.imports)
+            row = {"algo": agent.label, "seed": agent.seed, **agent.evaluate(**options), "broken": None}
+            return _show({"step": agent.step, "of": agent.step, "scores": [row]}, self.json)
+        s, params, step, broken = runs.load_all(self.folder)
+        rows = runs.evaluate(s, params, broken=broken, **options)
         _show({"step": step, "of": s.steps, "scores": rows}, self.json)
 
 
@@ -187,10 +185,10 @@ def go(
 ) -> None:
     """Trains, shows, draws; says how to go on where it was stopped."""
     from highway_rl import runs
-    from highway_rl.cli.live import bar, signals, warnings_as_lines
+    from highway_rl.cli.live import bar, signals
     from highway_rl.records.curves import draw
 
-    with warnings_as_lines(), bar(config) as live, signals(live, out) as caught:
+    with bar(config) as live, signals(live, out) as caught:
         until = [] if target is None else [runs.TargetScore(target)]
         options: Any = {"should_stop": lambda: bool(caught), "resume": resume, "callbacks": until}
         options["devices"] = devices

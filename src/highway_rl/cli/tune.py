@@ -51,7 +51,6 @@ class Tune:
     """Show the full traceback of an error."""
 
     def __call__(self) -> None:
-        from highway_rl.cli.live import warnings_as_lines
         from highway_rl.cli.train import whole_steps
         from highway_rl.envs.wrappers import as_delay
         from highway_rl.runs.text import settings
@@ -61,8 +60,7 @@ class Tune:
         options: dict[str, Any] = {"trials": self.trials, "seeds": self.seeds, "fresh": self.fresh}
         options |= {"steps": whole_steps(self.steps), "preset": self.preset, "env": env, "imports": self.imports}
         say = lambda text: print(text, file=sys.stderr, flush=True)  # noqa: E731
-        with warnings_as_lines():
-            found = tune(self.task, out=self.out, report=say, episodes=self.episodes, **options)
+        found = tune(self.task, out=self.out, report=say, episodes=self.episodes, **options)
         rows = [(algo, f"{sum(x) / len(x):.4g}", str(len(x))) for algo, x in found.scores.items()]
         table(("fresh seeds", "mean greedy score", "seeds"), rows)
         chance = found.improvement

@@ -15,10 +15,9 @@ import numpy as np
 
 from highway_rl.experiments import main
 from highway_rl.experiments.base import Experiment, Rows, Scale, Stage, Table, Verdict
-from highway_rl.experiments.main import DELAYED, PLAIN
-from highway_rl.experiments.main_plot import title
-from highway_rl.experiments.scores import ByTask, average, draw_curves, mark, seed_table, values
-from highway_rl.records.figures import axes, key, looks, save
+from highway_rl.experiments.main import DELAYED, PLAIN, title
+from highway_rl.experiments.scores import TESTS, ByTask, average, draw_curves, mark, seed_table, values
+from highway_rl.records.figures import axes, in_order, key, save
 from highway_rl.runs.trials import Trial
 
 Variants = Mapping[str, str]
@@ -100,8 +99,7 @@ def draw(
     """Two panels a game: learning curves, and the greedy test of every seed; three where a column is shown, `also`."""
     runs = by_variant(rows, variants, sizes, later)
     scale: Scale = rows[0]["scale"]
-    by_text = looks(variants[scale].values())
-    look = {name: by_text[algo] for name, algo in variants[scale].items() if name in runs}
+    look = {name: one for name, one in in_order(variants[scale]).items() if name in runs}
     tasks = list(next(iter(runs.values())))
     wide = 3 if also else 2
     figure, grid = axes(wide * len(tasks), heading, columns=wide, size=(4.4, 3.0))
@@ -151,7 +149,7 @@ def ablation(
 
     def tables(rows: Rows) -> list[Table]:
         runs: Mapping[str, ByTask] = split(rows)
-        return [seed_table(summary, runs, test, lambda variant, _: variant) for test in ("greedy", "exploring")]
+        return [seed_table(summary, runs, test, lambda variant, _: variant) for test in TESTS]
 
     return Experiment(
         name=name,

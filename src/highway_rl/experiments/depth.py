@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from scipy.stats import spearmanr
 
 from highway_rl.experiments.ablation import SIZES, Variants, ablation, by_variant
 from highway_rl.experiments.base import FAILS, HOLDS, PARTLY, Rows, Scale, Verdict
-from highway_rl.experiments.main_plot import title
-from highway_rl.experiments.scores import average, values
-from highway_rl.records.figures import axes, legend, look, save
+from highway_rl.experiments.main import title
+from highway_rl.experiments.scores import average, said, values
+from highway_rl.records.figures import axes, look, save
+from highway_rl.records.statistics import Interval, rank_correlation
 
 KINDS = {"n-step DQN": "n-step-dqn", "n-step Highway DQN": "n-step-highway-dqn"}
 DEPTHS: dict[Scale, tuple[int | str, ...]] = {
@@ -29,48 +29,48 @@ def _variants(depths: tuple[int | str, ...]) -> Variants:
 VARIANTS: dict[Scale, Variants] = {scale: _variants(depths) for scale, depths in DEPTHS.items()}
 
 
-def trend(runs: dict[str, dict[str, Rows]], kind: str) -> float:
-    """The rank correlation of depth and greedy score, over the seeds of each game, as a mean over games."""
+def trend(runs: dict[str, dict[str, Rows]], kind: str, test: str) -> Interval[float]:
+    """Spearman's rank correlation of depth and score over the seeds of each game, as a mean over games."""
     mine = [by_task for name, by_task in runs.items() if name.startswith(f"{kind},")]
-    found = []
-    for task in mine[0]:
-        pairs = [(place, x) for place, by_task in enumerate(mine) for x in values(by_task[task], "greedy")]
-        places, scores = zip(*pairs, strict=True) if pairs else ((), ())
-        found.append(float(spearmanr(places, scores).statistic) if len(set(scores)) > 1 else 0.0)
-    return float(np.mean(found)) if found else 0.0
+    scores = {task: [found for by_task in mine if (found := values(by_task[task], test))] for task in mine[0]}
+    return rank_correlation({task: of for task, of in scores.items() if of} or {"none": [[0.0]]})
 
 
 def deeper(runs: dict[str, dict[str, Rows]]) -> Verdict:
-    """Claim 13: the score falls with n for n-step DQN, and rises for n-step Highway DQN."""
-    plain, gated = (trend(runs, kind) for kind in KINDS)
-    verdict = HOLDS if plain <= -0.3 and gated >= 0.3 else PARTLY if gated > plain else FAILS
-    return Verdict(
-        f"rank correlation of n and score: n-step DQN {plain:+.2f}, n-step Highway DQN {gated:+.2f}", verdict
-    )
+    """Claim 13: the score falls with n for n-step DQN, and rises for n-step Highway DQN, in training and in tests."""
+    words, good = [], []
+    for test in ("training", "greedy"):
+        plain, gated = (trend(runs, kind, test) for kind in KINDS)
+        words.append(f"{test}: " + ", ".join(f"{k} {said(x, 2)}" for k, x in zip(KINDS, (plain, gated), strict=True)))
+        rises = plain.value <= -0.3 and gated.value >= 0.3
+        good.append(HOLDS if rises else PARTLY if gated.value > plain.value else FAILS)
+    return Verdict(f"rank correlation of n and score, {'; '.join(words)}", good[0] if good[0] == good[1] else PARTLY)
 
 
 def plot(rows: Rows, out: Path) -> list[Path]:
-    """The paper's figure: score by depth, a line a method."""
+    """The paper's figure: score by depth, a line a method; in training and in the greedy test."""
     scale: Scale = rows[0]["scale"]
     runs = by_variant(rows, VARIANTS)
     tasks = list(next(iter(runs.values())))
-    figure, grid = axes(len(tasks), EXPERIMENT.summary, size=(4.4, 3.2))
+    tests = {"training": "training score", "greedy": "greedy test"}
+    panels = [(task, test) for test in tests for task in tasks]
+    figure, grid = axes(len(panels), EXPERIMENT.summary, columns=len(tasks), size=(4.4, 2.8))
     depths = DEPTHS[scale]
-    for ax, task in zip(grid, tasks, strict=True):
+    for ax, (task, test) in zip(grid, panels, strict=True):
         for kind, algo in KINDS.items():
             mine = [by_task[task] for name, by_task in runs.items() if name.startswith(f"{kind},")]
-            found = {i: one for i, its in enumerate(mine) if (one := average(its, "greedy")) is not None}
+            found = {i: one for i, its in enumerate(mine) if (one := average(its, test)) is not None}
             style, at = look(algo), list(found)
             means, lows, highs = zip(*found.values(), strict=True) if found else ((), (), ())
             ax.plot(at, means, style.line, marker="o", ms=4, color=style.colour, label=kind)
             ax.fill_between(at, lows, highs, color=style.colour, alpha=0.18, lw=0)
             for i, its in enumerate(mine):
-                each = values(its, "greedy")
+                each = values(its, test)
                 ax.plot(np.full(len(each), i), each, ".", ms=4, color=style.colour, alpha=0.5)
         ax.set_xticks(range(len(depths)), [SYMBOL.get(str(n), str(n)) for n in depths])
         k = next(iter(runs.values()))[task][0]["k"]
-        ax.set(title=f"{title(task, SIZES[scale].env)}, k = {k}", xlabel="n", ylabel="greedy test")
-    legend(grid[0])
+        ax.set(title=f"{title(task, SIZES[scale].env)}, k = {k}", xlabel="n", ylabel=tests[test])
+    figure.legend(*grid[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False)
     return [save(figure, out / "depth.png")]
 
 

@@ -20,6 +20,7 @@ RANDOM = dict(zip(GAMES, (0.51, 0.48, 0.10, 0.09, 2.9), strict=True))
 LATE = "highway_rl.envs.host.crossroads:Crossroads"
 """Small, and late enough that one step at a time does not get there."""
 DELAYED, PLAIN = "delay=end", ""
+HIGHWAY = ("Soft Highway DQN", "n-step Highway DQN")
 SCREEN_SEED = 1000
 """The first seed of the screen: no final run has it."""
 
@@ -156,3 +157,31 @@ def stages(scale: Scale, seed: int, rows: Rows) -> list[Stage]:
                 more = range(seed + size.seeds, seed + size.seeds + size.more_seeds)
                 found.append(Stage(when(scale, 90 + later), final(size, task, env, wanted, more)))
     return found
+
+
+def about(rows: Rows) -> tuple[Size, int]:
+    """The size and the first seed that rows were made with."""
+    return SIZES[rows[0]["scale"]], int(rows[0]["first_seed"])
+
+
+def finals(rows: Rows, env: str, view: str) -> dict[str, dict[str, Rows]]:
+    """The long runs of one view, by method and task: of every task in which each method has some."""
+    size, seed = about(rows)
+    fixed = for_all(rows, size, env, seed)
+    settings = chosen(rows, size, env, seed) if view == "best" else dict.fromkeys(size.tasks, fixed or {})
+    mine = [row for row in rows if row["env"] == env and row["seed"] < SCREEN_SEED]
+    runs: dict[str, dict[str, Rows]] = {}
+    for task, picks in settings.items():
+        found = {
+            name: [row for row in mine if (row["task"], row["algo"], row["k"]) == (task, *pick)]
+            for name, pick in picks.items()
+        }
+        if found and all(found.values()):
+            for name, its in found.items():
+                runs.setdefault(name, {})[task] = sorted(its, key=lambda row: row["seed"])
+    return runs
+
+
+def title(task: str, env: str) -> str:
+    name = task.removeprefix("minatar/").rpartition(":")[2].replace("_", " ").title()
+    return name + ("-Delay" if env == DELAYED else "")

@@ -9,50 +9,22 @@ from typing import Any
 import numpy as np
 
 from highway_rl.experiments import main
-from highway_rl.experiments.base import FAILS, HOLDS, NOT_RUN, PARTLY, Experiment, Rows, Table, Verdict
-from highway_rl.experiments.main import DELAYED, Setting, Size
-from highway_rl.experiments.scores import ByTask, above, average, by_game, draw_curves, mark, said, seed_table, values
+from highway_rl.experiments.base import Experiment, Rows, Table
+from highway_rl.experiments.main import DELAYED, HIGHWAY, Setting, Size, about, finals, title
+from highway_rl.experiments.main_claims import comparison, freeway
+from highway_rl.experiments.scores import TESTS, ByTask, above, by_game, draw_curves, mark, said, seed_table
 from highway_rl.records.figures import axes, key, look, save
 from highway_rl.records.statistics import aggregate, normalised, profile
 
 LOOKS = {
-    "DQN": look("dqn"),
-    "n-step DQN": look("n-step-dqn"),
-    "λ-return DQN": look("lambda-dqn"),
-    "Retrace(1)": look("retrace"),
+    "DQN": look("dqn")._replace(line="--"),
+    "n-step DQN": look("n-step-dqn")._replace(line=":"),
+    "λ-return DQN": look("lambda-dqn")._replace(line="-."),
+    "Retrace(1)": look("retrace")._replace(line="--"),
     "n-step Highway DQN": look("n-step-highway-dqn"),
     "Soft Highway DQN": look("soft-highway-dqn"),
 }
-HIGHWAY = ("Soft Highway DQN", "n-step Highway DQN")
 VIEWS = {"best": "the best k and n of each game, as in the paper", "one": "one k and n for all games"}
-
-
-def about(rows: Rows) -> tuple[Size, int]:
-    """The size and the first seed that rows were made with."""
-    return main.SIZES[rows[0]["scale"]], int(rows[0]["first_seed"])
-
-
-def finals(rows: Rows, env: str, view: str) -> dict[str, dict[str, Rows]]:
-    """The long runs of one view, by method and task: of every task in which each method has some."""
-    size, seed = about(rows)
-    fixed = main.for_all(rows, size, env, seed)
-    settings = main.chosen(rows, size, env, seed) if view == "best" else dict.fromkeys(size.tasks, fixed or {})
-    mine = [row for row in rows if row["env"] == env and row["seed"] < main.SCREEN_SEED]
-    runs: dict[str, dict[str, Rows]] = {}
-    for task, picks in settings.items():
-        found = {
-            name: [row for row in mine if (row["task"], row["algo"], row["k"]) == (task, *pick)]
-            for name, pick in picks.items()
-        }
-        if found and all(found.values()):
-            for name, its in found.items():
-                runs.setdefault(name, {})[task] = sorted(its, key=lambda row: row["seed"])
-    return runs
-
-
-def title(task: str, env: str) -> str:
-    name = task.removeprefix("minatar/").rpartition(":")[2].replace("_", " ").title()
-    return name + ("-Delay" if env == DELAYED else "")
 
 
 def plot(rows: Rows, out: Path) -> list[Path]:
@@ -197,9 +169,11 @@ def tables(rows: Rows) -> list[Table]:
             def label(method: str, its: Rows) -> str:
                 return f"{short(method, its[0]['algo'])}, k = {its[0]['k']}"
 
-            for name in ("greedy", "exploring"):
+            for name in TESTS:
                 found.append(seed_table(f"Scores, {late}, {words}", runs, name, label))
             found.append(_pairs(f"Probability that a seed scores more, {late}, {words}", runs))
+            if view == "best":
+                found.append(_seen(f"What the targets were, {late}", runs))
         if scores := screened(rows, env):
             found.append(_choices(f"Chosen by the screen, {late}", scores, size))
     return found
@@ -215,6 +189,22 @@ def _pairs(what: str, runs: Mapping[str, ByTask]) -> Table:
     return Table(what, ("method", "against", "greedy test", "test at the training ε"), lines)
 
 
+def _seen(what: str, runs: Mapping[str, ByTask]) -> Table:
+    """How often each gate was open at the end, how far targets lay above what followed, and how large values got."""
+
+    def line(method: str, task: str, rows: Rows) -> tuple[str, ...]:
+        mean = lambda each: float(np.mean([x for x in each if x is not None] or [np.nan]))  # noqa: E731
+        depths = sorted({n for row in rows for n in row["open"]} - {"1"}, key=lambda n: (len(n), n))  # "end" is longest
+        opened = ", ".join(f"{n.replace('end', '∞')}: {mean(row['open'].get(n) for row in rows):.1%}" for n in depths)
+        late = [x for row in rows for x in row["bias"][-max(len(row["bias"]) // 10, 1) :]]
+        largest = mean(row["largest"][-1] for row in rows)
+        return task.removeprefix("minatar/"), method, opened or "–", f"{mean(late):.2f}", f"{largest:.1f}"
+
+    lines = [line(method, task, rows) for method, by_task in runs.items() for task, rows in by_task.items()]
+    columns = ("task", "method", "steps at which the gate is open, by n", "target above what followed", "largest value")
+    return Table(what, columns, sorted(lines))
+
+
 def _choices(what: str, scores: dict[str, dict[Setting, float]], size: Size) -> Table:
     lines = []
     for task, of in scores.items():
@@ -222,61 +212,6 @@ def _choices(what: str, scores: dict[str, dict[Setting, float]], size: Size) -> 
             pick = main.best(of, texts)
             lines.append((task.removeprefix("minatar/"), short(name, pick.algo), str(pick.k), f"{of[pick]:.2f}"))
     return Table(what, ("task", "method", "k", "training score"), lines)
-
-
-def freeway(rows: Rows) -> Verdict:
-    """Claim 11: about 50 for Highway where the others stay below 5."""
-    size, _ = about(rows)
-    env = size.envs[0]
-    runs = finals(rows, env, "best")
-    tasks = next(iter(runs.values()), {})
-    task = next(
-        (t for t in tasks if t.endswith("freeway")),
-        None if size.tasks[0].startswith("minatar") else next(iter(tasks), None),
-    )
-    if task is None:
-        return Verdict("the long runs on Freeway-Delay are still to come", NOT_RUN)
-    found = {name: [average(by_task[task], test) for test in ("greedy", "exploring")] for name, by_task in runs.items()}
-    value = "; ".join(f"{name} {said(g)} greedy, {said(e)} at ε" for name, (g, e) in found.items())
-    best = {name: max(x.value for x in both if x) for name, both in found.items() if any(both)}
-    ours, theirs = max(best.get(n, -np.inf) for n in HIGHWAY), max(v for n, v in best.items() if n not in HIGHWAY)
-    verdict = HOLDS if ours >= 40 and theirs < 5 else PARTLY if ours > theirs else FAILS
-    return Verdict(f"{title(task, env)}, {count(rows, env)}: {value}", verdict)
-
-
-def count(rows: Rows, env: str) -> str:
-    """How many seeds and steps the final runs have."""
-    runs = finals(rows, env, "best")
-    its = [found for by_task in runs.values() for found in by_task.values()]
-    steps = {row["steps"] for found in its for row in found}
-    return f"{min(map(len, its))} seeds, {max(steps):,} steps"
-
-
-def comparison(rows: Rows) -> Verdict:
-    """Claim 18, with what the comparison says: Highway above every rival over all delayed games."""
-    size, _ = about(rows)
-    env = size.envs[0]
-    runs = finals(rows, env, "best")
-    if not runs:
-        return Verdict("the long runs are still to come; the screens are stored", NOT_RUN)
-    tasks = list(next(iter(runs.values())))
-    rivals = [name for name in runs if name not in HIGHWAY]
-    likely = {name: [above(runs[name], runs[rival], "greedy") for rival in rivals] for name in HIGHWAY}
-    ahead = 0
-    for task in tasks:
-        means = {name: np.mean(values(by_task[task], "greedy") or [-np.inf]) for name, by_task in runs.items()}
-        ahead += max(means, key=lambda name: means[name]) in HIGHWAY
-    words = "; ".join(
-        f"P({name} > {rival}) = {said(one, 2)}"
-        for name, each in likely.items()
-        for rival, one in zip(rivals, each, strict=True)
-    )
-    least = max(min(one.value if one else 0.0 for one in each) for each in likely.values())
-    seeds = min(len(found) for by_task in runs.values() for found in by_task.values())
-    whole = seeds >= 10 and len(tasks) == len(size.tasks) and size.steps[env] >= 5_000_000
-    verdict = HOLDS if whole and least >= 0.75 else PARTLY if least >= 0.5 else FAILS
-    value = f"{len(tasks)} of {len(size.tasks)} tasks, {count(rows, env)}; a Highway agent is best on {ahead}; {words}"
-    return Verdict(value, verdict)
 
 
 EXPERIMENT = Experiment(

@@ -84,7 +84,7 @@ def report(
     workers = checks.whole("workers", 1 if workers is None else workers, 1)
     names = list(experiments())
     found: dict[str, Section] = {}
-    for section in _sections(sorted(names, key=lambda name: -_bytes(find(name).path(results))), results, workers):
+    for section in _sections(sorted(names, key=lambda name: -_drawn(name, results)), results, workers):
         found[section.name] = section
         if step is not None:
             step(len(found), len(names))
@@ -100,9 +100,9 @@ def report(
     return file
 
 
-def _bytes(path: Path) -> int:
-    """How large what is stored of an experiment is: those that have most to draw begin first."""
-    return sum(p.stat().st_size for p in (path.glob("*.jsonl") if path.is_dir() else [path]) if p.exists())
+def _drawn(name: str, results: Path) -> int:
+    """How large the figures are that lie beside the rows of an experiment: those that have most to draw begin first."""
+    return sum(path.stat().st_size for path in results.glob(f"{name}*.png"))
 
 
 def _sections(names: list[str], results: Path, workers: int) -> Iterator[Section]:
@@ -176,7 +176,9 @@ def picture(path: Path) -> Picture:
 
     with Image.open(path) as image:
         title, plain = image.info.get("Title"), image.convert("RGB")
-    return Picture(title or path.stem.replace("-", " ").capitalize(), _webp(plain, lossless=True), *plain.size)
+    return Picture(
+        title or path.stem.replace("-", " ").capitalize(), _webp(plain, lossless=True, quality=0), *plain.size
+    )
 
 
 def smaller(old: Picture, share: float, quality: int) -> Picture:
@@ -191,7 +193,7 @@ def smaller(old: Picture, share: float, quality: int) -> Picture:
 
 def _webp(image: Any, **options: Any) -> bytes:
     file = io.BytesIO()
-    image.save(file, "WEBP", method=4, **options)
+    image.save(file, "WEBP", **options)
     return file.getvalue()
 
 

@@ -114,6 +114,17 @@ def looks(names: Iterable[str]) -> dict[str, Look]:
     return found
 
 
+def in_order(names: Iterable[str]) -> dict[str, Look]:
+    """Looks for variants of one thing that have an order: from dark to light along a map that is safe for colour-blind
+    readers, each with another line than its neighbours."""
+    from matplotlib import colormaps
+
+    every = list(names)
+    shades = np.linspace(0, 0.85, max(len(every), 2))
+    hexed = ["#" + "".join(f"{round(255 * x):02x}" for x in colormaps["viridis"](shade)[:3]) for shade in shades]
+    return {name: Look(hexed[i], LINES[i % len(LINES)]) for i, name in enumerate(every)}
+
+
 def _halves(name: str) -> tuple[str, str]:
     """A label at the colon before its options."""
     match = re.fullmatch(r"(.*?):(\w+=.*)", name)
@@ -175,7 +186,7 @@ def log_band(centre: Any, low: Any, high: Any, factor: float = 4.0) -> tuple[np.
 
 def log_ticks(ax: Any, along: str = "y") -> None:
     """A logarithmic axis, y or x, with numbers that can be read, at most seven; to be called when all is drawn."""
-    from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
     ax.set(**{f"{along}scale": "log"})
     axis = getattr(ax, f"{along}axis")
@@ -187,7 +198,7 @@ def log_ticks(ax: Any, along: str = "y") -> None:
             break
     axis.set_major_locator(FixedLocator(ticks))
     axis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.10g}"))
-    axis.set_minor_formatter(NullFormatter())
+    axis.set_minor_locator(NullLocator())
 
 
 def axes(
@@ -232,5 +243,8 @@ def save(figure: Any, path: Path) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     for ax in figure.axes:
         ax.title.set_fontsize(10)  # `set_title` takes its size from the settings of the moment it is called
-    figure.savefig(path, dpi=130, metadata={"Title": figure.get_suptitle()})
+    figure.set_dpi(130)
+    figure.get_layout_engine().execute(figure)
+    figure.set_layout_engine("none")
+    figure.canvas.print_png(path, metadata={"Title": figure.get_suptitle()})  # savefig draws twice, to find the places
     return path

@@ -9,6 +9,7 @@ import json
 import math
 import os
 import warnings
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -30,19 +31,27 @@ def append(path: Path, record: Record) -> None:
         os.fsync(file.fileno())
 
 
-def records(path: Path) -> list[Record]:
-    """Every whole record of a file, none where there is no file; of a line cut short a warning tells."""
+def records(path: Path, needed: Iterable[str] = ()) -> list[Record]:
+    """Every whole record of a file, none where there is no file. Of a line that was cut short or damaged a warning
+    tells; one that is whole and lacks what is `needed` is refused."""
     if not path.exists():
         return []
-    found = []
-    for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").split("\n"), 1):
+    found, needed = [], set(needed)
+    for number, line in enumerate(path.read_bytes().split(b"\n"), 1):
+        if not line:
+            continue
         try:
-            if line:
-                found.append(json.loads(line))
-        except json.JSONDecodeError:
+            record = json.loads(line.decode())
+        except ValueError:
             warnings.warn(
-                f"{path}, line {number}, was cut short and is left out: what it held runs again", stacklevel=2
+                f"{path}, line {number}, was cut short or damaged and is left out: what it held runs again",
+                stacklevel=2,
             )
+            continue
+        if not isinstance(record, dict) or not needed <= set(record):
+            lacks = ", ".join(sorted(needed - set(record))) if isinstance(record, dict) else "all columns"
+            raise ValueError(f"{path}, line {number}, is no record of a run ({lacks} not there): take that line out")
+        found.append(record)
     return found
 
 

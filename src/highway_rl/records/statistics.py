@@ -137,6 +137,32 @@ def probability_of_improvement(
     return Interval(*map(float, found))
 
 
+def rank_correlation(
+    by_game: Mapping[str, Sequence[Any]], *, confidence: float = 0.95, repeats: int = 2000, seed: int = 0
+) -> Interval[float]:
+    """Spearman's correlation of a setting's place and its scores, a mean over games: each game has for every setting,
+    in order, the scores of its seeds. 1 where scores rise from place to place, -1 where they fall, 0 where all are the
+    same. With two places it is of the sign of `probability_of_improvement` less one half.
+    """
+    games = [
+        _games(f"by_game[{game!r}]", {str(i): scores for i, scores in enumerate(of)}) for game, of in by_game.items()
+    ]
+
+    def rho(every: list[np.ndarray]) -> np.ndarray:
+        found, rest = [], iter(every)
+        for game in games:
+            mine = [next(rest) for _ in game]
+            place = rankdata(np.concatenate([np.full(x.shape[-1], i) for i, x in enumerate(mine)]))
+            x, ranks = place - place.mean(), rankdata(np.concatenate(mine, axis=-1), axis=-1)
+            y = ranks - ranks.mean(-1, keepdims=True)
+            size = np.sqrt((x**2).sum() * (y**2).sum(-1))
+            found.append((y @ x) / np.where(size > 0, size, 1))
+        return np.mean(found, 0)
+
+    each = [x for game in games for x in game]
+    return Interval(*map(float, _bootstrap(rho, each, confidence, repeats, seed)))
+
+
 def profile(
     by_game: ByGame, thresholds: Any, *, confidence: float = 0.95, repeats: int = 2000, seed: int = 0
 ) -> Interval[np.ndarray]:

@@ -56,6 +56,8 @@ def work(
     """
     if minutes is not None:
         checks.positive("minutes", minutes)
+        if 60 * minutes <= LEAST:
+            raise checks.refusal("minutes", minutes, "more than 1: a run takes as long to begin and to be saved")
     deadline = None if minutes is None else time.time() + 60 * minutes
     with hired(executor, workers, address) as found:
         seen_by_all(found, out)

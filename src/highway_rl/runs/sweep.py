@@ -21,7 +21,6 @@ from typing import Any
 from highway_rl import checks
 from highway_rl.machines import group
 from highway_rl.machines.workers import check_workers
-from highway_rl.records import ledger
 from highway_rl.records.rows import Rows, write_text
 from highway_rl.runs import queue, text, trials
 from highway_rl.runs.config import Setup, devices_of, plain_value, setup
@@ -250,10 +249,9 @@ def work_of(cells: Iterable[Trial]) -> float:
 def rates(out: Path) -> dict[str, float]:
     """By task: the seconds that a step of a run took, of all that is stored."""
     spent: dict[str, tuple[float, float]] = {}
-    for path in sorted((out / trials.FOLDER).glob("*.jsonl")):
-        for record in ledger.records(path):
-            config = record["config"]
-            seconds, work = spent.get(config["task"], (0.0, 0.0))
-            work += config["steps"] * len(record["runs"])
-            spent[config["task"]] = seconds + record["provenance"]["seconds"], work
+    for record in trials.records(out):
+        config = record["config"]
+        seconds, work = spent.get(config["task"], (0.0, 0.0))
+        work += config["steps"] * len(record["runs"])
+        spent[config["task"]] = seconds + record["provenance"]["seconds"], work
     return {task: seconds / work for task, (seconds, work) in spent.items()}

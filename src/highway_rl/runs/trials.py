@@ -32,6 +32,8 @@ from highway_rl.runs.text import settings
 
 FOLDER = "deep"
 """Where the ledgers lie, one a task, and beside them what is not finished."""
+NEEDED = ("config", "k", "preset", "env", "provenance", "step", "runs")
+"""What a line of a ledger has."""
 MOST = 40
 """Runs of one program: more take longer than they save."""
 
@@ -214,26 +216,23 @@ def rerun(out: Path, name: str, report: Callable[[dict[str, Any]], None] = lambd
 
     On the same device, with the same versions and code, the two are equal.
     """
-    for path in sorted((out / FOLDER).glob("*.jsonl")):
-        for record in ledger.records(path):
-            if name not in {run["id"] for run in record["runs"]}:
-                continue
-            config = record["config"]
-            like = Trial(
-                config["task"], record["env"], "", record["k"], config["steps"], config["seed"], record["preset"],
-                config["episodes"], record.get("settings", ""),
-            )  # fmt: skip
-            algos = tuple(dict.fromkeys(run["algo"] for run in record["runs"]))
-            batch = Batch(like, algos, config["seeds"], tuple(config.get("imports", ())))
-            with tempfile.TemporaryDirectory() as folder, as_deep():
-                made = _results(
-                    batch, fit(batch.config(), Path(folder) / "again", report=report), Path(folder) / "again"
-                )
-            again = ledger.plain(made)
-            return (
-                {**record["provenance"], **next(run for run in record["runs"] if run["id"] == name)},
-                {**provenance(), **next(run for run in again["runs"] if run["id"] == name)},
-            )
+    for record in records(out):
+        if name not in {run["id"] for run in record["runs"]}:
+            continue
+        config = record["config"]
+        like = Trial(
+            config["task"], record["env"], "", record["k"], config["steps"], config["seed"], record["preset"],
+            config["episodes"], record.get("settings", ""),
+        )  # fmt: skip
+        algos = tuple(dict.fromkeys(run["algo"] for run in record["runs"]))
+        batch = Batch(like, algos, config["seeds"], tuple(config.get("imports", ())))
+        with tempfile.TemporaryDirectory() as folder, as_deep():
+            made = _results(batch, fit(batch.config(), Path(folder) / "again", report=report), Path(folder) / "again")
+        again = ledger.plain(made)
+        return (
+            {**record["provenance"], **next(run for run in record["runs"] if run["id"] == name)},
+            {**provenance(), **next(run for run in again["runs"] if run["id"] == name)},
+        )
     raise ValueError(f"{name} is no stored run: give the id of one in {out / FOLDER}, as `highway-rl report` shows it")
 
 
@@ -278,16 +277,21 @@ def ledger_of(out: Path, trial: Trial) -> Path:
     return out / FOLDER / f"{re.sub('[^A-Za-z0-9.]+', '-', name)}.jsonl"
 
 
+def records(out: Path) -> Iterator[Row]:
+    """Every record of every ledger."""
+    for path in sorted((out / FOLDER).glob("*.jsonl")):
+        yield from ledger.records(path, NEEDED)
+
+
 def stored(out: Path) -> Rows:
     """A row for every trial in the ledgers: the trial's fields, what is kept of its run, and what made it. The first
     one of two that are equal."""
     found: dict[str, Row] = {}
-    for path in sorted((out / FOLDER).glob("*.jsonl")):
-        for record in ledger.records(path):
-            config, facts = record["config"], record["provenance"]
-            shared = {"task": config["task"], "env": record["env"], "k": record["k"], "preset": record["preset"]}
-            shared |= {"steps": config["steps"], "episodes": config["episodes"], "step": record["step"], **facts}
-            shared["settings"] = record.get("settings", "")
-            for run in record["runs"]:
-                found.setdefault(run["id"], {**shared, **run})
+    for record in records(out):
+        config, facts = record["config"], record["provenance"]
+        shared = {"task": config["task"], "env": record["env"], "k": record["k"], "preset": record["preset"]}
+        shared |= {"steps": config["steps"], "episodes": config["episodes"], "step": record["step"], **facts}
+        shared["settings"] = record.get("settings", "")
+        for run in record["runs"]:
+            found.setdefault(run["id"], {**shared, **run})
     return list(found.values())

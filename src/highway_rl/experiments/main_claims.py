@@ -1,0 +1,78 @@
+"""What the main comparison says of the paper's claims."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from highway_rl.experiments.base import FAILS, HOLDS, NOT_RUN, PARTLY, Rows, Verdict
+from highway_rl.experiments.main import DELAYED, HIGHWAY, about, finals, title
+from highway_rl.experiments.scores import above, average, said, values
+
+
+def freeway(rows: Rows) -> Verdict:
+    """Claim 11: about 50 for Highway where most of the others stay below 5, in training or a test."""
+    size, _ = about(rows)
+    env = size.envs[0]
+    runs = finals(rows, env, "best")
+    tasks = next(iter(runs.values()), {})
+    task = next(
+        (t for t in tasks if t.endswith("freeway")),
+        None if size.tasks[0].startswith("minatar") else next(iter(tasks), None),
+    )
+    if task is None:
+        return Verdict("the long runs on Freeway-Delay are still to come", NOT_RUN)
+    tests = {"training": "in training", "greedy": "greedy", "exploring": "at ε"}
+    found = {name: {test: average(by_task[task], test) for test in tests} for name, by_task in runs.items()}
+    value = "; ".join(
+        f"{name} {', '.join(f'{said(x)} {tests[test]}' for test, x in of.items())}" for name, of in found.items()
+    )
+    best = {name: max((x.value for x in of.values() if x), default=-np.inf) for name, of in found.items()}
+    ours, theirs = max(best[name] for name in HIGHWAY), [x for name, x in best.items() if name not in HIGHWAY]
+    low = 2 * sum(x < 5 for x in theirs) > len(theirs)
+    verdict = HOLDS if ours >= 40 and low else PARTLY if ours > max(theirs) else FAILS
+    return Verdict(f"{title(task, env)}, {count(rows, env)}: {value}", verdict)
+
+
+def count(rows: Rows, env: str) -> str:
+    """How many seeds and steps the final runs have."""
+    runs = finals(rows, env, "best")
+    its = [found for by_task in runs.values() for found in by_task.values()]
+    steps = {row["steps"] for found in its for row in found}
+    return f"{min(map(len, its))} seeds, {max(steps):,} steps"
+
+
+def comparison(rows: Rows) -> Verdict:
+    """Claim 18: Highway above every rival, over all games with delay, and over all without."""
+    size, _ = about(rows)
+    found = {env: _compared(rows, env) for env in size.envs if finals(rows, env, "best")}
+    if size.envs[0] not in found:
+        return Verdict("the long runs are still to come; the screens are stored", NOT_RUN)
+    whole = all(env in found and found[env][1] for env in size.envs)
+    least = [least for *_, least in found.values()]
+    verdict = HOLDS if whole and min(least) >= 0.75 else PARTLY if max(least) >= 0.5 else FAILS
+    return Verdict("; ".join(words for words, *_ in found.values()), verdict)
+
+
+def _compared(rows: Rows, env: str) -> tuple[str, bool, float]:
+    """Every rival's probability of being below, whether it is as much as the paper ran, and the least probability of
+    the better Highway agent."""
+    size, _ = about(rows)
+    runs = finals(rows, env, "best")
+    tasks = list(next(iter(runs.values())))
+    rivals = [name for name in runs if name not in HIGHWAY]
+    likely = {name: [above(runs[name], runs[rival], "greedy") for rival in rivals] for name in HIGHWAY}
+    ahead = 0
+    for task in tasks:
+        means = {name: np.mean(values(by_task[task], "greedy") or [-np.inf]) for name, by_task in runs.items()}
+        ahead += max(means, key=lambda name: means[name]) in HIGHWAY
+    words = "; ".join(
+        f"P({name} > {rival}) = {said(one, 2)}"
+        for name, each in likely.items()
+        for rival, one in zip(rivals, each, strict=True)
+    )
+    least = max(min(one.value if one else 0.0 for one in each) for each in likely.values())
+    seeds = min(len(found) for by_task in runs.values() for found in by_task.values())
+    whole = seeds >= 10 and len(tasks) == len(size.tasks) and size.steps[env] >= 5_000_000
+    late = "reward at the end" if env == DELAYED else "reward as the task pays it"
+    much = f"{late}, {len(tasks)} of {len(size.tasks)} tasks, {count(rows, env)}"
+    return f"{much}: a Highway agent is best on {ahead}; {words}", whole, least
