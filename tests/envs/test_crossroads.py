@@ -37,6 +37,18 @@ def test_one_road_pays_at_its_end_and_every_place_looks_different():
     assert seen == set(range(env.observation_space.n))
 
 
+def test_an_inn_pays_on_all_roads_of_the_first_way():
+    env = Crossroads(ways=3, length=2, town=7, inn=0.7)
+    paid = []
+    for first, second in itertools.product(range(3), repeat=2):
+        env.reset()
+        paid.append([env.step(action)[1] for action in (first, second, 0, 0)])
+    assert [x[-1] for x in paid] == [0.7] * 3 + [0, 0, 0, 0, 1, 0]
+    assert all(x[:-1] == [0, 0, 0] for x in paid)
+    with pytest.raises(ValueError, match="town=2: give"):
+        Crossroads(ways=3, town=2, inn=0.7)
+
+
 def test_its_film(tmp_path):
     """One picture a step and one before; in each somebody stands somewhere else."""
     frames, fps = pictures(make_env("highway_rl.envs.host.crossroads:Crossroads"), lambda obs: 2, 0, 1_000)

@@ -122,13 +122,13 @@ def test_the_second_stage_follows_from_the_first():
     finals = {t for stage in main.stages("quick", 0, rows)[1:] for t in stage.trials}
     assert {t.seed for t in finals} == {0, 1, 2}
     assert len(finals) == 18
-    assert main.chosen(rows, size, main.PLAIN, 0)[main.LATE]["n-step DQN"] == ("n-step-dqn:n=end", 2)
+    assert main.chosen(rows, size, main.INN, 0)[main.LATE]["n-step DQN"] == ("n-step-dqn:n=end", 2)
     assert main.stages("quick", 0, rows[:-1]) == [first]  # an incomplete screen chooses nothing
 
 
 def test_an_ablation_alone_has_the_screen_made_first():
     gate, size = base.find("gate"), main.SIZES["quick"]
-    screen = main.screen(size, main.LATE, main.PLAIN, 0)
+    screen = main.screen(size, main.LATE, main.INN, 0)
     first = [t for batch in queue.pending([gate], "quick", 0, []) for t in batch.trials]
     assert set(first) == set(screen)
     rows = [row(t, training=float(t.k), broken=None) for t in screen]

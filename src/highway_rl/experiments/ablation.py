@@ -35,7 +35,7 @@ class Size(NamedTuple):
 
 SIZES: dict[Scale, Size] = {
     "smoke": Size(("harvest",), PLAIN, 1_500, 1),
-    "quick": Size((main.LATE,), PLAIN, 8_000, 3),
+    "quick": Size((main.LATE,), main.INN, 8_000, 3),
     "paper": Size(("minatar/asterix", "minatar/breakout"), DELAYED, 2_500_000, 5),
 }
 

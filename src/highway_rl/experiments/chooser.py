@@ -26,7 +26,7 @@ GAMES = ("minatar/asterix", "minatar/breakout", "minatar/space_invaders")
 """Named before any of these runs was made: rare good episodes, no chance but in actions, and much to lose."""
 SIZES: dict[Scale, Size] = {
     "smoke": Size(("harvest",), PLAIN, 1_500, 1),
-    "quick": Size((main.LATE,), PLAIN, 8_000, 3),
+    "quick": Size((main.LATE,), main.INN, 8_000, 3),
     "paper": Size(GAMES, DELAYED, 5_000_000, 5),
 }
 
