@@ -6,6 +6,7 @@ import pytest
 
 from highway_rl.experiments import depth, gate, main_plot, policies, temperature
 from highway_rl.experiments.ablation import Size, by_variant
+from highway_rl.experiments.base import FAILS, HOLDS, PARTLY
 from highway_rl.experiments.queue import rows_of
 from highway_rl.experiments.scores import average, said
 
@@ -50,3 +51,36 @@ def test_a_variant_that_came_later_is_left_out_until_it_has_run_everywhere():
 
     assert shown(("one", "a"), ("two", "a"), ("one", "b")) == {"first": ["one", "two"]}
     assert shown(("one", "a"), ("one", "b"), ("two", "b")) == {"first": ["one"], "second": ["one"]}
+
+
+def seeds(training, greedy, whole=None):
+    """Two games with three seeds each, in which all have the same."""
+    row = {"training": training, "greedy": greedy, "score": [training if whole is None else whole], "broken": None}
+    return {task: [row] * 3 for task in ("one", "two")}
+
+
+@pytest.mark.parametrize(
+    ("infinite", "verdict"), [(seeds(1, 1), HOLDS), (seeds(1, 3), PARTLY), (seeds(3, 1), PARTLY), (seeds(3, 3), FAILS)]
+)
+def test_temperature_is_judged_by_training_and_by_the_test(infinite, verdict):
+    runs = {"α = 0.0005": seeds(2, 2), "α = 0.005": seeds(2, 2), "α = ∞": infinite}
+    assert temperature.moderate(runs).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("two", "verdict"),
+    [(seeds(1, 3, 3), HOLDS), (seeds(1, 1, 3), PARTLY), (seeds(1, 3, 1), PARTLY), (seeds(3, 1, 1), FAILS)],
+)
+def test_policies_are_judged_by_the_test_and_by_how_soon(two, verdict):
+    assert policies.more({"1 policy": seeds(2, 2, 2), "2 policies": two}).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("training", "greedy", "verdict"), [((1, 2), (1, 2), HOLDS), ((1, 2), (2, 1), PARTLY), ((3, 1), (3, 1), FAILS)]
+)
+def test_depth_is_judged_by_training_and_by_the_test(training, greedy, verdict):
+    runs = {"n-step DQN, n = 2": seeds(5, 5), "n-step DQN, n = 3": seeds(4, 4)}
+    runs |= {f"n-step Highway DQN, n = {n}": seeds(training[n - 2], greedy[n - 2]) for n in (2, 3)}
+    if verdict == FAILS:
+        runs |= {"n-step DQN, n = 2": seeds(4, 4), "n-step DQN, n = 3": seeds(5, 5)}
+    assert depth.deeper(runs).verdict == verdict

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from highway_rl.experiments import main_plot, queue
+from highway_rl.experiments.retrace_weights import share
 from highway_rl.experiments.scores import average, said
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -29,3 +30,10 @@ def test_a_comparison_is_of_equal_runs(delayed):
             assert {row["steps"] for row in rows} == {5_000_000}
             assert [row["seed"] for row in rows] == list(range(len(rows)))
     assert len({tuple(len(rows) for rows in tasks.values()) for tasks in delayed.values()}) == 1
+
+
+def test_what_retrace_keeps_is_its_score_beside_the_better_highway_agent(delayed):
+    for task in delayed["Retrace(1)"]:
+        mean = {name: sum(row["greedy"] for row in tasks[task]) / len(tasks[task]) for name, tasks in delayed.items()}
+        better = max(mean["Soft Highway DQN"], mean["n-step Highway DQN"])
+        assert share(delayed, task) == pytest.approx(mean["Retrace(1)"] / better)

@@ -41,7 +41,7 @@ def test_a_line_cut_short_costs_that_line_alone(tmp_path):
 def test_a_whole_line_that_is_something_else_is_refused_and_named(tmp_path, line):
     path = tmp_path / "rows.jsonl"
     path.write_bytes(b'{"i": 0, "k": 0}\n' + line + b"\n")
-    with pytest.raises(ValueError, match=r"rows.jsonl, line 2, is no record of a run .* take that line out"):
+    with pytest.raises(ValueError, match=r"rows.jsonl, line 2, is no record of a run .* leave that line out"):
         ledger.records(path, ("i", "k"))
 
 

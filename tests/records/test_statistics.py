@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import mannwhitneyu, norm, trim_mean
+from scipy.stats import mannwhitneyu, norm, spearmanr, trim_mean
 
 from highway_rl.records.statistics import (
     Interval,
@@ -20,6 +20,7 @@ from highway_rl.records.statistics import (
     normalised,
     probability_of_improvement,
     profile,
+    rank_correlation,
 )
 
 quickly = settings(max_examples=60, deadline=None)
@@ -359,3 +360,25 @@ GOOD = {"a": [1.0, 2.0], "b": [3.0]}
 def test_refusals_say_what_to_give(call, says):
     with pytest.raises(ValueError, match=says):
         call()
+
+
+@quickly
+@given(st.lists(st.lists(few, min_size=1, max_size=5), min_size=2, max_size=5))
+def test_rank_correlation_of_one_game_is_scipys(settings_of):
+    scores = [x for of in settings_of for x in of]
+    places = [i for i, of in enumerate(settings_of) for _ in of]
+    found = rank_correlation({"game": settings_of}, repeats=5).value
+    assert found == pytest.approx(spearmanr(places, scores).statistic if len(set(scores)) > 1 else 0.0, abs=1e-12)
+
+
+def test_rank_correlation_of_several_games_is_their_mean_and_its_interval_holds_it():
+    rising, falling = [[1.0, 1.5], [2.0, 2.5], [3.0, 3.5]], [[9.0, 8.0], [7.0, 6.0], [1.0, 2.0]]
+    alone = [rank_correlation({"one": of}).value for of in (rising, falling)]
+    both = rank_correlation({"one": rising, "other": falling})
+    assert alone[0] == -alone[1] > 0.9
+    assert both.value == pytest.approx(0, abs=1e-12)
+    assert both.low <= both.value <= both.high
+    noisy = rank_correlation({"one": [[1.0, 5.0, 2.0], [2.0, 4.0, 1.0], [3.0, 1.0, 6.0]]})
+    assert noisy.low < noisy.value < noisy.high
+    with pytest.raises(ValueError, match="by_game"):
+        rank_correlation({"one": [[1.0], []]})

@@ -50,7 +50,7 @@ def records(path: Path, needed: Iterable[str] = ()) -> list[Record]:
             continue
         if not isinstance(record, dict) or not needed <= set(record):
             lacks = ", ".join(sorted(needed - set(record))) if isinstance(record, dict) else "all columns"
-            raise ValueError(f"{path}, line {number}, is no record of a run ({lacks} not there): take that line out")
+            raise ValueError(f"{path}, line {number}, is no record of a run ({lacks} not there): leave that line out")
         found.append(record)
     return found
 
