@@ -16,12 +16,15 @@ import jax.numpy as jnp
 
 from highway_rl.data import ring
 from highway_rl.experiments.base import FAILS, HOLDS, PARTLY, Experiment, Row, Rows, Scale, Table, Verdict, select
-from highway_rl.records.figures import axes, look, save
+from highway_rl.records.figures import axes, log_ticks, look, save
 from highway_rl.runs import Config, setup
 from highway_rl.runs.trials import as_deep
 
 HOURS = {"dqn": 4.3, "n-step-dqn:n=4": 5.6, "soft-highway-dqn": 8.9, "retrace": 29.7}
 """The paper's hours for five million steps of one agent, on an RTX 2080 Ti."""
+PEER, PEERS = "purejaxrl's DQN (k = 1, no delay)", {1: 147.464, 60: 939.371}
+"""Another package's DQN in JAX on Breakout, on an H200: by runs in a program, the seconds a million steps of all of
+them take. Rows of `benchmarks/dqn_peer.py`, `results/dqn-peer-h200.json`, which a test compares."""
 TASKS: dict[Scale, tuple[str, str]] = {
     "smoke": ("harvest", ""),
     "quick": ("minatar/breakout", "end"),
@@ -98,8 +101,14 @@ def plot(rows: Rows, out: Path) -> list[Path]:
             words = f"{n} {'run' if n == 1 else 'runs'} in a program: {x:.3g} s"
             ax.annotate(words, (x, i + 0.22 * j), xytext=(6, -3), textcoords="offset points", fontsize=7)
         ax.plot(HOURS[algo] * 3600 / 5, i, "x", ms=8, mew=2, color="0.35")
-    ax.set_yticks(range(len(algos)), [algo.removesuffix("-dqn") for algo in algos])
-    ax.set(xscale="log", ylim=(len(algos) - 0.3, -0.5), xlabel="seconds (×: the paper's, on another machine)")
+    for j, (n, seconds) in enumerate(PEERS.items()):
+        place = seconds / n, len(algos) + 0.22 * j
+        ax.plot(*place, "+", ms=9, mew=2, color="0.35")
+        words = f"{n} {'run' if n == 1 else 'runs'} in a program, on an H200: {seconds / n:.3g} s"
+        ax.annotate(words, place, xytext=(6, -3), textcoords="offset points", fontsize=7)
+    ax.set_yticks(range(len(algos) + 1), [*(algo.removesuffix("-dqn") for algo in algos), PEER.replace(" (", "\n(")])
+    ax.set(ylim=(len(algos) + 0.7, -0.5), xlabel="seconds (×: the paper's, on another machine)")
+    log_ticks(ax, "x")
     low, high = ax.get_xlim()
     ax.set_xlim(low, high * 6)
     return [save(figure, out / "run-time.png")]
@@ -111,6 +120,7 @@ def tables(rows: Rows) -> list[Table]:
          f"{HOURS[row['algo']] * 3600 / 5:,.0f}", row["timed_on"])
         for row in rows
     ]  # fmt: skip
+    lines += [(PEER, str(n), f"{x:.1f}", f"{x / n:.2f}", "", "NVIDIA H200") for n, x in PEERS.items()]
     columns = ("algorithm", "runs in a program", "seconds a million steps", "for each agent", "the paper's", "device")
     return [Table("Run time", columns, lines)]
 
