@@ -27,7 +27,7 @@ from highway_rl.envs.registry import DELAYED_DISCOUNT, make_env
 from highway_rl.envs.wrappers import DelayedObservation, TimedState
 from highway_rl.experiments.base import Experiment, Row, Rows, Scale, Table, select
 from highway_rl.experiments.deep import as_deep
-from highway_rl.records.figures import axes, save
+from highway_rl.records.figures import axes, in_order, key, save
 from highway_rl.runs import Config, fit
 from highway_rl.runs.trials import last_quarter
 from highway_rl.types import Env, Step
@@ -227,26 +227,22 @@ def runs_of(rows: Rows) -> dict[str, Rows]:
 
 
 def plot(rows: Rows, out: Path) -> list[Path]:
-    """Every seed's scores by variant, whose name has the colour of its lines; then value and gap by crossings made."""
-    from matplotlib import colormaps
-
+    """Every seed's scores by variant; then value and gap by crossings made."""
     runs = runs_of(rows)
-    colours = {name: colormaps["plasma"](0.88 * i / len(runs)) for i, name in enumerate(runs)}
-    figure, grid = axes(3, "Freeway, reward at the end: Soft Highway DQN", size=(5.0, 3.6))
+    looks = in_order(runs)
+    figure, grid = axes(3, "Freeway, reward at the end: one setting changed at a time", size=(5.0, 3.6))
     for i, found in enumerate(runs.values()):
         for name, mark in (("training", "o"), ("greedy", "x")):
             at = [i] * len(found)
             grid[0].plot([row[name] for row in found], at, mark, ms=5, color="0.2" if mark == "o" else "#d55e00")
     grid[0].set_yticks(range(len(runs)), list(runs), fontsize=8)
-    for label in grid[0].get_yticklabels():
-        label.set(color=colours[label.get_text()], fontweight="bold")
     grid[0].set(title="score: o training, × greedy", ylim=(len(runs) - 0.5, -0.5), xlim=(-1, 60))
-    for name, colour in colours.items():
+    for name, look in looks.items():
         there = [row for row in rows if row["variant"] == name and row["count"] >= 0]
         counts = sorted({row["count"] for row in there})
         for ax, what in zip(grid[1:], ("value", "gap"), strict=True):
             means = [np.mean([row[what] for row in there if row["count"] == count]) for count in counts]
-            ax.plot(counts, means, lw=1.4, color=colour)
+            ax.plot(counts, means, look.line, lw=1.4, color=look.colour)
     most = max((row["count"] for row in rows), default=0)
     slope = kept(DELAYED_DISCOUNT)
     grid[1].plot([0, most], [0, slope * most], ls=":", color="0.4")
@@ -255,6 +251,7 @@ def plot(rows: Rows, out: Path) -> list[Path]:
     grid[2].axhline(0, color="0.6", lw=0.8, ls=":")
     grid[2].set(title="Q(up) − the best other action there", xlabel="crossings made")
     grid[2].set_yscale("symlog", linthresh=1e-2)
+    key(figure, {name: {"color": x.colour, "ls": x.line} for name, x in looks.items()}, "outside lower center", ncols=5)
     return [save(figure, out / "freeway.png")]
 
 

@@ -214,7 +214,7 @@ def _results(batch: Batch, trained: Trained, work: Path) -> Row:
 def rerun(out: Path, name: str, report: Callable[[dict[str, Any]], None] = lambda news: None) -> tuple[Row, Row]:
     """A stored trial and the same one made again, with the whole program that it was part of; nothing is stored.
 
-    On the same device, with the same versions and code, the two are equal.
+    On the same CPU, with the same versions and code, the two are equal; on a GPU XLA may choose other kernels.
     """
     for record in records(out):
         if name not in {run["id"] for run in record["runs"]}:
