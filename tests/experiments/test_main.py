@@ -37,3 +37,10 @@ def test_what_retrace_keeps_is_its_score_beside_the_better_highway_agent(delayed
         mean = {name: sum(row["greedy"] for row in tasks[task]) / len(tasks[task]) for name, tasks in delayed.items()}
         better = max(mean["Soft Highway DQN"], mean["n-step Highway DQN"])
         assert share(delayed, task) == pytest.approx(mean["Retrace(1)"] / better)
+
+
+def test_screens_alone_have_no_weights_to_show():
+    experiment = next(one for one in queue.deep() if one.name == "retrace-weights")
+    rows = experiment.stored(RESULTS)
+    assert experiment.ready(rows)
+    assert not experiment.ready([row for row in rows if row["seed"] >= main_plot.main.SCREEN_SEED])
