@@ -52,28 +52,39 @@ def check(out: Path, only: Experiment | None = None) -> list[dict[str, Any]]:
     """Every claim as {id, statement, value, verdict, scale, command}, judged from the runs stored in `out`: of which
     scale these are, and what makes them again."""
     judges = {i: (e, judge) for e in experiments().values() for i, judge in e.claims.items()}
-    stored: dict[str, Rows | None] = {}
+    kept: dict[str, tuple[Rows, dict[str, Any]]] = {}
     result = []
-    for number, statement in STATEMENTS.items():
+    for number in STATEMENTS:
         experiment, judge = judges.get(number, (None, None))
         if only is not None and experiment is not only and number not in only.claims:
             continue
         if experiment is None or judge is None:
-            verdict, scale = Verdict("no experiment for it yet", NOT_RUN), None
-        elif (rows := _rows(experiment, out, stored)) is None:
-            verdict, scale = Verdict(f"run it with: highway-rl run {experiment.name}", NOT_RUN), None
-        else:
-            with fitting(experiment.path(out)):
-                verdict = judge(rows)
-            scale = rows[0]["scale"] if experiment.stages else read_rows(experiment.path(out))[1].get("scale")
-        found = {"id": number, "statement": statement, "value": verdict.value, "verdict": verdict.verdict}
-        how = f"highway-rl run {experiment.name}" if experiment is not None else None
-        result.append({**found, "scale": scale, "command": f"{how} --scale {scale}" if how and scale else how})
+            result.append(claim(number, Verdict("no experiment for it yet", NOT_RUN)))
+            continue
+        if experiment.name not in kept:
+            kept[experiment.name] = stored(experiment, out)
+        rows, facts = kept[experiment.name]
+        how = f"highway-rl run {experiment.name}"
+        if not rows:
+            result.append(claim(number, Verdict(f"run it with: {how}", NOT_RUN), command=how))
+            continue
+        with fitting(experiment.path(out)):
+            verdict = judge(rows)
+        scale = (facts or rows[0]).get("scale")
+        result.append(claim(number, verdict, scale, f"{how} --scale {scale}"))
     return result
 
 
-def _rows(experiment: Experiment, out: Path, stored: dict[str, Rows | None]) -> Rows | None:
-    """The rows of an experiment, read once; None where none of its runs is there yet."""
-    if experiment.name not in stored:
-        stored[experiment.name] = experiment.found(out) or None
-    return stored[experiment.name]
+def claim(number: int, verdict: Verdict, scale: str | None = None, command: str | None = None) -> dict[str, Any]:
+    """A claim as `check` tells it."""
+    told = {"id": number, "statement": STATEMENTS[number], "value": verdict.value, "verdict": verdict.verdict}
+    return {**told, "scale": scale, "command": command}
+
+
+def stored(experiment: Experiment, out: Path) -> tuple[Rows, dict[str, Any]]:
+    """The rows and the facts of their file; of training runs, which carry them, only rows; none where none are yet."""
+    if not experiment.path(out).exists():
+        return [], {}
+    if experiment.stages is None:
+        return read_rows(experiment.path(out))  # what is no stored run is refused
+    return experiment.found(out), {}

@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 
 from highway_rl import checks
 from highway_rl.experiments import claims
-from highway_rl.experiments.base import NOT_RUN, Experiment, Rows, Table, experiments, find
-from highway_rl.records.rows import read_rows, write_text
+from highway_rl.experiments.base import NOT_RUN, Experiment, Rows, Table, Verdict, experiments, find
+from highway_rl.records.rows import write_text
 from highway_rl.runs.sweep import SPEC
 from highway_rl.runs.trials import in_a_row
 
@@ -90,7 +90,7 @@ def report(
             step(len(found), len(names))
     sections = [found[name] for name in names]
     judged = {claim["id"]: claim for section in sections for claim in section.claims}
-    every = [judged.get(i, _claim(i, "no experiment for it yet")) for i in claims.STATEMENTS]
+    every = [judged.get(i, claims.claim(i, Verdict("no experiment for it yet", NOT_RUN))) for i in claims.STATEMENTS]
     text = page(every, sections)
     for share, quality in SMALLER:
         if len(text.encode()) <= LIMIT:
@@ -143,31 +143,19 @@ def _named(name: str, results: Path) -> Section:
 def section(experiment: Experiment, results: Path) -> Section:
     """All that the page shows of an experiment."""
     about = (experiment.name, experiment.paper, experiment.summary)
-    rows, facts = _stored(experiment, results)
+    rows, facts = claims.stored(experiment, results)
     if not rows:
         how = f"run it with: highway-rl run {experiment.name} --scale paper"
-        return Section(*about, "paper", "", [_claim(i, how) for i in experiment.claims], [], [], [])
+        return Section(
+            *about, "paper", "", [claims.claim(i, Verdict(how, NOT_RUN)) for i in experiment.claims], [], [], []
+        )
     with claims.fitting(experiment.path(results)), tempfile.TemporaryDirectory() as folder:
         pictures = [picture(path) for path in experiment.plot(rows, Path(folder))]
         tables = [table for table in experiment.tables(rows) if table.rows]
-        judged = [_claim(i, *judge(rows)) for i, judge in experiment.claims.items()]
+        judged = [claims.claim(i, judge(rows)) for i, judge in experiment.claims.items()]
     size, origins = (_size(rows, facts), of_file(rows, facts)) if facts else (runs_in_words(rows), of_runs(rows))
     scale = (facts or rows[0]).get("scale", "unknown")
     return Section(*about, str(scale), size, judged, pictures, tables, origins)
-
-
-def _stored(experiment: Experiment, results: Path) -> tuple[Rows, dict[str, Any]]:
-    """The rows and the facts of their file; of training runs, which carry them, only rows; none where none are yet."""
-    if not experiment.path(results).exists():
-        return [], {}
-    if experiment.stages is None:
-        return read_rows(experiment.path(results))  # what is no stored run is refused
-    return experiment.found(results), {}
-
-
-def _claim(number: int, value: str, verdict: str = NOT_RUN) -> dict[str, Any]:
-    """As in `claims.check`."""
-    return {"id": number, "statement": claims.STATEMENTS[number], "value": value, "verdict": verdict}
 
 
 def picture(path: Path) -> Picture:

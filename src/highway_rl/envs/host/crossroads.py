@@ -33,8 +33,8 @@ class Crossroads(gymnasium.Env):
     ) -> None:
         checks.whole("ways", ways, 2)
         checks.whole("length", length, 1)
-        checks.whole("town", town, ways if inn else 0, ways**2 - 1)
         self.inn = checks.number("inn", inn, 0.0, 1.0)
+        checks.whole("town", town, ways if self.inn else 0, ways**2 - 1)
         if render_mode is not None:
             checks.choice("render_mode", render_mode, ("rgb_array",))
         self.ways, self.length, self.town, self.render_mode = ways, length, town, render_mode
