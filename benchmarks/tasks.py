@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,8 @@ def ours(task: str, delay: str | None, steps: int, seeds: int, first: int) -> li
     curves: dict[int, list[float]] = {}
 
     def watch(news: dict[str, Any]) -> None:
+        if news.get("rows"):
+            print(f"\r{task} {news['rows'][0]['step']:,} of {steps:,} steps", end="", file=sys.stderr, flush=True)
         for row in news.get("rows", ()):
             if row["episodes"]:
                 curves.setdefault(row["seed"], []).append(row["score"])
