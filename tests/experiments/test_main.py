@@ -1,4 +1,4 @@
-"""The stored runs of the main comparison, and what the pages say of them."""
+"""The stored runs of the main comparison."""
 
 from pathlib import Path
 
@@ -6,7 +6,6 @@ import pytest
 
 from highway_rl.experiments import main_plot, queue
 from highway_rl.experiments.retrace_weights import share
-from highway_rl.experiments.scores import average, said
 
 RESULTS = Path(__file__).parents[2] / "results"
 
@@ -15,13 +14,6 @@ RESULTS = Path(__file__).parents[2] / "results"
 def delayed():
     experiment = next(one for one in queue.deep() if one.name == "main")
     return main_plot.finals(experiment.stored(RESULTS), "delay=end", "best")
-
-
-def test_the_table_of_the_page_is_that_of_the_rows(delayed):
-    page = (RESULTS.parent / "docs" / "deep.md").read_text(encoding="utf-8")
-    for method, tasks in delayed.items():
-        told = (f"{said(average(rows, 'training'))} | {said(average(rows, 'greedy'))}" for rows in tasks.values())
-        assert f"| {method} | {' | '.join(told)} |" in page
 
 
 def test_a_comparison_is_of_equal_runs(delayed):
