@@ -28,12 +28,12 @@ from highway_rl.runs.trials import in_a_row
 LIMIT = 5_000_000
 """Bytes that the page may have."""
 
-SMALLER = ((1.0, 80), (0.7, 70), (0.5, 60), (0.35, 50), (0.2, 40))
-"""Share of the width and quality of the figures, where they would make the page too large as they are."""
+SMALLER = (0.7, 0.5, 0.35, 0.2)
+"""Share of the figures' width, where they would make the page too large as they are."""
 
 
 class Picture(NamedTuple):
-    """A figure as a WebP, which needs a third of a PNG's bytes, and its size in pixels as it was drawn."""
+    """A figure as a PNG of 256 colours, a third of the bytes of all, and its size in pixels as it was drawn."""
 
     title: str
     data: bytes
@@ -92,10 +92,10 @@ def report(
     judged = {claim["id"]: claim for section in sections for claim in section.claims}
     every = [judged.get(i, claims.claim(i, Verdict("no experiment for it yet", NOT_RUN))) for i in claims.STATEMENTS]
     text = page(every, sections)
-    for share, quality in SMALLER:
+    for share in SMALLER:
         if len(text.encode()) <= LIMIT:
             break
-        text = page(every, [s._replace(pictures=[smaller(p, share, quality) for p in s.pictures]) for s in sections])
+        text = page(every, [s._replace(pictures=[smaller(p, share) for p in s.pictures]) for s in sections])
     write_text(file, text)
     return file
 
@@ -159,29 +159,28 @@ def section(experiment: Experiment, results: Path) -> Section:
 
 
 def picture(path: Path) -> Picture:
-    """A figure of a file, without loss; its title is the one that stands in the PNG, or else the name of the file."""
+    """A figure of a file; its title is the one that stands in the PNG, or else the name of the file."""
     from PIL import Image
 
     with Image.open(path) as image:
-        title, plain = image.info.get("Title"), image.convert("RGB")
-    return Picture(
-        title or path.stem.replace("-", " ").capitalize(), _webp(plain, lossless=True, quality=0), *plain.size
-    )
+        title = image.info.get("Title") or path.stem.replace("-", " ").capitalize()
+        return Picture(title, _png(image), *image.size)
 
 
-def smaller(old: Picture, share: float, quality: int) -> Picture:
-    """The same figure in fewer bytes: narrower, and with the losses of that quality."""
+def smaller(old: Picture, share: float) -> Picture:
+    """The same figure, narrower."""
     from PIL import Image
 
     with Image.open(io.BytesIO(old.data)) as image:
         size = (max(round(share * old.width), 1), max(round(share * old.height), 1))
-        data = _webp(image.convert("RGB").resize(size), quality=quality)
-    return old._replace(data=min(data, old.data, key=len))
+        return old._replace(data=_png(image.convert("RGB").resize(size)))
 
 
-def _webp(image: Any, **options: Any) -> bytes:
+def _png(image: Any) -> bytes:
+    from PIL.Image import Quantize
+
     file = io.BytesIO()
-    image.save(file, "WEBP", **options)
+    image.convert("RGB").quantize(256, Quantize.FASTOCTREE).save(file, "PNG")
     return file.getvalue()
 
 

@@ -231,7 +231,7 @@ def experiment(section: Section) -> str:
 def picture(one: Picture, section: Section) -> str:
     """A figure in the page, on a white card that scrolls where the screen is too narrow to read it."""
     shows = f"{one.title}. Figure of the experiment {section.name}: {section.summary}"
-    source = f"data:image/webp;base64,{base64.b64encode(one.data).decode()}"
+    source = f"data:image/png;base64,{base64.b64encode(one.data).decode()}"
     style = f"min-width:{round(LEAST * one.width)}px;max-width:{round(MOST * one.width)}px"
     image = f'<img src="{source}" alt="{escape(shows)}" width="{one.width}" height="{one.height}" style="{style}">'
     box = f'<div class="box" role="region" tabindex="0" aria-label="{escape(f"Figure: {one.title}")}">{image}</div>'
