@@ -16,7 +16,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
-from scipy.stats import rankdata
 
 from highway_rl import checks
 
@@ -130,7 +129,7 @@ def probability_of_improvement(
 
     def share(x: np.ndarray, y: np.ndarray) -> np.ndarray:
         m, n = x.shape[-1], y.shape[-1]
-        ranks = rankdata(np.hstack([x, y]), axis=-1)[..., :m]
+        ranks = _ranks(np.hstack([x, y]))[..., :m]
         return (ranks.sum(-1) - m * (m + 1) / 2) / (m * n)
 
     found = _bootstrap(lambda z: np.mean([*map(share, z[:half], z[half:])], 0), both, confidence, repeats, seed)
@@ -152,8 +151,8 @@ def rank_correlation(
         found, rest = [], iter(every)
         for game in games:
             mine = [next(rest) for _ in game]
-            place = rankdata(np.concatenate([np.full(x.shape[-1], i) for i, x in enumerate(mine)]))
-            x, ranks = place - place.mean(), rankdata(np.concatenate(mine, axis=-1), axis=-1)
+            place = _ranks(np.concatenate([np.full(x.shape[-1], i) for i, x in enumerate(mine)]))
+            x, ranks = place - place.mean(), _ranks(np.concatenate(mine, axis=-1))
             y = ranks - ranks.mean(-1, keepdims=True)
             size = np.sqrt((x**2).sum() * (y**2).sum(-1))
             found.append((y @ x) / np.where(size > 0, size, 1))
@@ -191,6 +190,13 @@ def curve_interval(
     table = _array("curves", curves, 2, "finite numbers as [seed, point], NaN where a seed has none", missing=True).T
     rows = [np.arange(table.shape[1])]
     return _bootstrap(lambda i: np.stack([statistic(x[i[0]], axis=-1) for x in table]), rows, confidence, repeats, seed)
+
+
+def _ranks(values: np.ndarray) -> np.ndarray:
+    """Of the last axis, from 1 on; equal values share the mean of theirs."""
+    from scipy.stats import rankdata  # not above: it takes most of a second, and few ask for ranks
+
+    return rankdata(values, axis=-1)
 
 
 def _bootstrap(
