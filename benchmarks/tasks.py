@@ -54,7 +54,9 @@ def ours(task: str, delay: str | None, steps: int, seeds: int, first: int) -> li
 
     def watch(news: dict[str, Any]) -> None:
         if news.get("rows"):
-            print(f"\r{task} {news['rows'][0]['step']:,} of {steps:,} steps", end="", file=sys.stderr, flush=True)
+            step = news["rows"][0]["step"]
+            end = "\n" if step >= steps else ""
+            print(f"\r{task} {step:,} of {steps:,} steps", end=end, file=sys.stderr, flush=True)
         for row in news.get("rows", ()):
             if row["episodes"]:
                 curves.setdefault(row["seed"], []).append(row["score"])

@@ -53,11 +53,7 @@ def test_the_table_of_the_page_is_that_of_the_rows():
     page = (root / "docs" / "noise.md").read_text(encoding="utf-8")
     rows, facts = read_rows(root / "results" / "luck.csv")
     assert (facts["scale"], facts["finished"]) == ("paper", facts["cells"])
-    algos = [algo for algo in luck.ALGOS if luck.select(rows, algo=algo)]
-    assert set(algos) >= {luck.GROUPED, *luck.RIVALS}
-    for length in luck.LENGTHS:
-        here = luck.select(rows, task="umbrella", length=length)
-        assert f"| umbrella, {length} steps | {' | '.join(luck.counted(here, algo) for algo in algos)} |" in page
-    for task in dict.fromkeys(row["task"] for row in rows if not row["length"]):
-        here = luck.select(rows, task=task)
-        assert f"| {task} | {' | '.join(luck.counted(here, algo) for algo in algos)} |" in page
+    (table,) = luck.tables(rows)
+    assert len(table.rows) == len(luck.LENGTHS) + len(luck.SURE) + len(luck.CHANCE)
+    for line in table.rows:
+        assert f"| {' | '.join(line)} |" in page

@@ -18,7 +18,7 @@ import numpy as np
 
 from highway_rl.deep import dqn
 from highway_rl.envs.tasks.late import KNOWN, Known
-from highway_rl.experiments.base import FAILS, HOLDS, PARTLY, Experiment, Row, Rows, Scale, Verdict, select
+from highway_rl.experiments.base import FAILS, HOLDS, PARTLY, Experiment, Row, Rows, Scale, Table, Verdict, select
 from highway_rl.experiments.deep import as_deep
 from highway_rl.records.figures import axes, colour, key, log_ticks, save
 from highway_rl.runs import Config, fit
@@ -197,6 +197,17 @@ def plot(rows: Rows, out: Path) -> list[Path]:
     return [save(figure, out / "luck.png")]
 
 
+def tables(rows: Rows) -> list[Table]:
+    """A line a task, of the umbrella one a length."""
+    algos = [algo for algo in ALGOS if select(rows, algo=algo)]
+    lines = []
+    for task, length in dict.fromkeys((row["task"], row["length"]) for row in rows):
+        here = select(rows, task=task, length=length)
+        name = f"{task}, {length} steps" if length else task
+        lines.append((name, *(counted(here, algo) for algo in algos)))
+    return [Table("Seeds that solved it", ("task", *(NAMES[algo] for algo in algos)), lines)]
+
+
 EXPERIMENT = Experiment(
     name="luck",
     paper="none",
@@ -204,6 +215,7 @@ EXPERIMENT = Experiment(
     cells=cells,
     run=run,
     plot=plot,
+    tables=tables,
     claims={103: verdict},
     cost=lambda cell: float(cell["steps"] * cell["seeds"]),
     networks=True,
