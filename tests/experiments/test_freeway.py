@@ -15,9 +15,10 @@ from highway_rl.experiments.deep import as_deep
 from highway_rl.records.rows import read_rows
 
 
+@pytest.mark.parametrize("bars", [False, True])
 @as_deep()
-def test_the_time_is_shown_and_nothing_else_differs():
-    env, plain = freeway.timed(parts=25), make_env(freeway.GAME, delay="end")
+def test_the_time_is_shown_and_nothing_else_differs(bars):
+    env, plain = freeway.timed(parts=25, bars=bars), make_env(freeway.GAME, delay="end")
     key = jax.random.key(0)
     (state, obs), (other, same) = env.reset(key), plain.reset(key)
     length = -(-(CLOCK + 1) // 25)
@@ -25,8 +26,16 @@ def test_the_time_is_shown_and_nothing_else_differs():
     step, also = jax.jit(env.step), jax.jit(plain.step)
     for t in range(2 * length + 2):
         assert np.array_equal(obs.obs, same.obs)
-        assert np.array_equal(obs.feature[:-25], same.feature)
-        assert int(jnp.argmax(obs.feature[-25:])) == t // length
+        count, time = obs.feature[: freeway.COUNTS], obs.feature[freeway.COUNTS :]
+        last = int(np.flatnonzero(time)[-1])
+        assert (last, len(time)) == (t // length, 25)
+        if bars:
+            assert count.sum() == 1 + int(jnp.argmax(same.feature))
+            assert count[: count.sum()].all()
+            assert time[: last + 1].all()
+        else:
+            assert np.array_equal(count, same.feature)
+            assert time.sum() == 1
         key, now = jax.random.split(key)
         one, two = step(state, up, now), also(other, up, now)
         (state, obs), (other, same) = (one.state, one.obs), (two.state, two.obs)

@@ -33,6 +33,7 @@ from highway_rl.runs.trials import last_quarter
 from highway_rl.types import Env, Step
 
 GAME, TIMED = "minatar/freeway", "highway_rl.experiments.freeway:timed"
+LATE, BARS = {"delay": "end"}, {"parts": 100, "bars": True}
 
 
 class Variant(NamedTuple):
@@ -41,23 +42,28 @@ class Variant(NamedTuple):
     theirs: bool
     algo: str = "soft-highway-dqn:k=1"
     task: str = GAME
-    delay: str | int = "end"
+    env: dict[str, Any] = LATE
+    times: int = 1  # the others' steps
 
 
-PAPER = "the paper's, k = 1"
+PAPER, LONGER = "the paper's, k = 1", "soft-highway-dqn:k=1,discount=0.999"
 VARIANTS = {
     PAPER: Variant(True),
     "n-step Highway, n = ∞": Variant(True, "n-step-highway-dqn:n=end,k=1"),
     "k = 2": Variant(True, "soft-highway-dqn:k=2"),
-    "γ = 0.999": Variant(False, "soft-highway-dqn:k=1,discount=0.999"),
+    "γ = 0.999": Variant(False, LONGER),
     "γ = 0.9999": Variant(False, "soft-highway-dqn:k=1,discount=0.9999"),
     "160 episodes stored": Variant(False, "soft-highway-dqn:k=1,capacity=400000"),
-    "time shown": Variant(False, task=TIMED),
-    "time shown, γ = 0.999": Variant(False, "soft-highway-dqn:k=1,discount=0.999", TIMED),
-    "time shown, γ = 0.9999": Variant(False, "soft-highway-dqn:k=1,discount=0.9999", TIMED),
-    "time shown, 160 episodes": Variant(False, "soft-highway-dqn:k=1,capacity=400000", TIMED),
-    "time, 160 episodes, γ = 0.999": Variant(False, "soft-highway-dqn:k=1,discount=0.999,capacity=400000", TIMED),
-    "paid every 2,000 steps": Variant(True, delay=2000),
+    "time shown": Variant(False, task=TIMED, env={}),
+    "time shown, γ = 0.999": Variant(False, LONGER, TIMED, {}),
+    "time shown, γ = 0.9999": Variant(False, "soft-highway-dqn:k=1,discount=0.9999", TIMED, {}),
+    "time shown, 160 episodes": Variant(False, "soft-highway-dqn:k=1,capacity=400000", TIMED, {}),
+    "time, 160 episodes, γ = 0.999": Variant(False, LONGER + ",capacity=400000", TIMED, {}),
+    "the count as a bar": Variant(False, task=TIMED, env={"parts": 1, "bars": True}),
+    "count and time as bars, γ = 0.999": Variant(False, LONGER, TIMED, BARS),
+    "bars, γ = 0.999, batches of 256": Variant(False, LONGER + ",batch_size=256", TIMED, BARS),
+    "bars, γ = 0.999, 7.5 million steps": Variant(False, LONGER, TIMED, BARS, times=3),
+    "paid every 2,000 steps": Variant(True, env={"delay": 2000}),
 }
 LINES = (PAPER, "γ = 0.9999", "160 episodes stored", "time shown", "time shown, γ = 0.999")
 """Variants whose thoughts are drawn."""
@@ -71,17 +77,22 @@ FIRST = 300
 """The first seed."""
 WATCHED = 20
 """Episodes played at each ε, at most, to see where the chicken is."""
-PARTS = 25
+PARTS, COUNTS = 25, 100
+"""Places for the time, unless told otherwise, and for the crossings."""
 
 
-def timed(parts: int = PARTS) -> Env:
-    """Freeway with all reward at the end, which shows the time: one of `parts` more places of the feature."""
+def timed(parts: int = PARTS, bars: bool = False) -> Env:
+    """Freeway with all reward at the end, which shows the time: one of `parts` more places of the feature.
+
+    With `bars` all places up to that one are lit, and the same for the crossings: ten looks much like nine.
+    """
     env: Any = make_env(GAME, delay="end")
     length = -(-(CLOCK + 1) // parts)
 
     def shown(state: TimedState, obs: DelayedObservation) -> DelayedObservation:
         time = jnp.arange(parts) == jnp.minimum(state.elapsed // length, parts - 1)
-        return DelayedObservation(obs.obs, jnp.concatenate([obs.feature, time]))
+        both = [jnp.cumsum(x[::-1])[::-1] > 0 if bars else x for x in (obs.feature, time)]
+        return DelayedObservation(obs.obs, jnp.concatenate(both))
 
     def reset(key: PRNGKeyArray) -> tuple[TimedState, DelayedObservation]:
         inner, obs = env.reset(key)
@@ -100,13 +111,13 @@ def timed(parts: int = PARTS) -> Env:
 
 def cells(scale: Scale, seed: int) -> list[dict[str, Any]]:
     names, seeds, steps, episodes = SIZES[scale]
-    same = {"steps": steps, "seeds": seeds, "first": FIRST + seed, "episodes": episodes}
-    return [{"variant": name, **same} for name in names]
+    same = {"seeds": seeds, "first": FIRST + seed, "episodes": episodes}
+    return [{"variant": name, "steps": steps * VARIANTS[name].times, **same} for name in names]
 
 
 def run(variant: str, steps: int, seeds: int, first: int, episodes: int) -> Iterable[Row]:
     """The runs of a variant, and what their agents do."""
-    _, algo, task, delay = VARIANTS[variant]
+    _, algo, task, given, _ = VARIANTS[variant]
     curves: dict[int, Rows] = {}
 
     def keep(news: dict[str, Any]) -> None:
@@ -114,8 +125,7 @@ def run(variant: str, steps: int, seeds: int, first: int, episodes: int) -> Iter
             curves.setdefault(row["seed"], []).append(row)
 
     config = Config(
-        task, (algo,), seeds=seeds, seed=first, steps=steps, preset="paper", episodes=episodes,
-        env={} if task == TIMED else {"delay": delay},
+        task, (algo,), seeds=seeds, seed=first, steps=steps, preset="paper", episodes=episodes, env=dict(given),
     )  # fmt: skip
     with as_deep():
         trained = fit(config, report=keep)
@@ -164,7 +174,8 @@ def player(agent: dqn.DQN, env: Env) -> Callable[[Any, float, PRNGKeyArray], Pla
             q = dqn.q_values(agent, env.spec, params, jax.tree.map(lambda x: x[None], obs))[0]
             any_ = jax.random.randint(other, (), 0, env.spec.num_actions)
             out = env.step(state, jnp.where(jax.random.bernoulli(explores, epsilon), any_, jnp.argmax(q)), inner)
-            told = jnp.argmax(obs.obs[:, CHICKEN_X, 0]), jnp.argmax(obs.feature), q  # the first: the count
+            count = jnp.max(jnp.where(obs.feature[:COUNTS], jnp.arange(COUNTS), 0))  # the last that is lit
+            told = jnp.argmax(obs.obs[:, CHICKEN_X, 0]), count, q
             return (out.state, out.obs), told
 
         return jax.lax.scan(step, (state, obs), jax.random.split(going, CLOCK + 1))[1]
@@ -259,16 +270,8 @@ def plot(rows: Rows, out: Path) -> list[Path]:
 
 def tables(rows: Rows) -> list[Table]:
     """A line a variant."""
-    columns = (
-        "variant",
-        "whose",
-        "training",
-        "greedy",
-        "at ε = 0.1",
-        "largest value",
-        "at the bottom, greedy",
-        "up is best there",
-    )
+    scored = ("training", "greedy", "at ε = 0.1", "largest value")
+    columns = ("variant", "whose", *scored, "at the bottom, greedy", "up is best there")
     lines = []
     for name, found in runs_of(rows).items():
         mean = lambda what, found=found: f"{np.mean([row[what] for row in found]):.1f}"  # noqa: E731
