@@ -14,6 +14,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from highway_rl.envs.host import Own, host_env, written
 from highway_rl.envs.host.make import again
+from highway_rl.envs.host.prepare import ready
 from highway_rl.envs.host.processes import Apart
 from highway_rl.envs.host.spaces import NoObservation, acting, seeing
 from highway_rl.envs.host.worlds import Failed, Here
@@ -333,6 +334,38 @@ def test_a_process_that_does_not_begin_says_so(monkeypatch):
     monkeypatch.setattr(sys, "executable", "false")
     with pytest.raises(Failed, match="environment 0 of 2: its process ended with exit code 1"):
         host_env(cut_clock, "clock", workers="async").start(2, 0)
+
+
+class Grid(gymnasium.Env):
+    """What a MiniGrid environment shows, and the module it says it is of."""
+
+    __module__ = "minigrid.envs.grid"
+    observation_space = Dict({"image": Box(0, 255, (2, 2, 3), np.uint8), "direction": Discrete(4), "mission": Text(9)})
+    action_space = Discrete(7)
+
+    def reset(self, *, seed=None, options=None):
+        return {"image": np.array([[[1, 0, 0], [4, 5, 1]]] * 2, np.uint8), "direction": 3, "mission": "open"}, {}
+
+
+class Looks(gymnasium.ObservationWrapper):
+    """Another view of it, of one's own."""
+
+    def __init__(self, env, space, look):
+        super().__init__(env)
+        self.observation_space, self.observation = space, look
+
+
+def test_minigrids_cells_are_places_and_views_of_ones_own_stay_what_they_are():
+    (seen, _), shown = ready(Grid()).reset(), ready(Grid()).observation_space
+    assert shown.contains(seen)
+    assert np.flatnonzero(seen["image"][0, 1]).tolist() == [4, 11 + 5, 11 + 6 + 1]
+    for space, look in (
+        (Box(0, 255, (2, 2, 3), np.uint8), lambda seen: seen["image"]),
+        (Dict({"grid": Discrete(9)}), lambda seen: {"grid": 1}),
+        (Dict({"image": Box(0, 255, (2, 2, 3), np.uint8)}), lambda seen: {"image": seen["image"]}),
+    ):
+        own = Looks(Grid(), space, look)
+        assert ready(own) is own
 
 
 # ---- what newcomers give -------------------------------------------------------------------------------------------

@@ -207,14 +207,17 @@ def _headline(rows: Rows, out: Path) -> Path:
 def _every_counting(rows: Rows, out: Path) -> Path:
     columns = ("iterations", *COUNTS)
     title = "Multi-Room under every reading: how large the rooms, what a state is, how the door pays, what is counted"
-    figure, grid = axes(len(present(rows)) * len(columns), title, columns=len(columns), size=(3.8, 2.7))
-    for i, where in enumerate(present(rows)):
+    readings = present(rows)
+    figure, grid = axes(len(readings) * len(columns), title, columns=len(columns), size=(3.8, 2.6))
+    for i, where in enumerate(readings):
+        lowest = i == len(readings) - 1
         for j, column in enumerate(columns):
             ax = grid[i * len(columns) + j]
             for name, by_rooms in means(rows, column, **where).items():
                 _curve(ax, by_rooms, name)
             ylabel = "iterations" if column == "iterations" else f"queries / states\n({COUNTS[column]})"
-            ax.set(title=_title(where), xlabel="number of rooms", ylabel=ylabel)
+            ax.set(title=_title(where), xlabel="number of rooms" if lowest else "", ylabel=ylabel)
+            ax.tick_params(labelbottom=lowest)
             log_ticks(ax)
     figure.legend(*grid[0].get_legend_handles_labels(), loc="outside lower center", ncols=6, frameon=False)
     return save(figure, out / "multi-room-countings.png")

@@ -193,10 +193,16 @@ def curve_interval(
 
 
 def _ranks(values: np.ndarray) -> np.ndarray:
-    """Of the last axis, from 1 on; equal values share the mean of theirs."""
-    from scipy.stats import rankdata  # not above: it takes most of a second, and few ask for ranks
-
-    return rankdata(values, axis=-1)
+    """Of the last axis, from 1 on; equal values share the mean of theirs: `rankdata` of scipy.stats, slow to import."""
+    order = np.argsort(values, axis=-1)
+    change = np.diff(np.take_along_axis(values, order, -1), axis=-1) != 0
+    edge, place = np.ones((*values.shape[:-1], 1), bool), np.arange(values.shape[-1])
+    first = np.where(np.concatenate([edge, change], -1), place, 0)
+    last = np.where(np.concatenate([change, edge], -1), place, place[-1])
+    first, last = np.maximum.accumulate(first, -1), np.minimum.accumulate(last[..., ::-1], -1)[..., ::-1]
+    ranks = np.empty(values.shape)
+    np.put_along_axis(ranks, order, (first + last) / 2 + 1, -1)
+    return ranks
 
 
 def _bootstrap(

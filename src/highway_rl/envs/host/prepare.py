@@ -35,12 +35,12 @@ def by_call(make: Callable[..., Any], options: dict[str, Any]) -> Any:
 
 
 def ready(env: Any) -> Any:
-    """MiniGrid's cells as one-hot places; any other environment as it is."""
+    """MiniGrid's cells as one-hot places; any other environment, or a view of one's own, as it is."""
     inside = getattr(env, "unwrapped", None)
     if any(cls.__module__.startswith("minigrid.") for cls in type(inside).__mro__):
         space = env.observation_space
-        image: Any = space["image"] if isinstance(space, gymnasium.spaces.Dict) else None
-        if image is not None and image.shape[2:] == (3,):
+        parts: Any = space.spaces if isinstance(space, gymnasium.spaces.Dict) else {}
+        if {"image", "direction"} <= set(parts) and parts["image"].shape[2:] == (3,):
             return Cells(env)
     return env
 
