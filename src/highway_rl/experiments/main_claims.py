@@ -30,15 +30,15 @@ def freeway(rows: Rows) -> Verdict:
     ours, theirs = max(best[name] for name in HIGHWAY), [x for name, x in best.items() if name not in HIGHWAY]
     low = 2 * sum(x < 5 for x in theirs) > len(theirs)
     verdict = HOLDS if ours >= 40 and low else PARTLY if ours > max(theirs) else FAILS
-    return Verdict(f"{title(task, env)}, {count(rows, env)}: {value}", verdict)
+    return Verdict(f"{title(task, env)}, {count(rows, env, task)}: {value}", verdict)
 
 
-def count(rows: Rows, env: str) -> str:
-    """How many seeds and steps the final runs have."""
+def count(rows: Rows, env: str, task: str | None = None) -> str:
+    """How many seeds and steps the final runs have, of one task or of all."""
     runs = finals(rows, env, "best")
-    its = [found for by_task in runs.values() for found in by_task.values()]
-    steps = {row["steps"] for found in its for row in found}
-    return f"{min(map(len, its))} seeds, {max(steps):,} steps"
+    its = [found for by_task in runs.values() for name, found in by_task.items() if task in (None, name)]
+    steps, seeds = {row["steps"] for found in its for row in found}, sorted({*map(len, its)})
+    return f"{' to '.join(map(str, {seeds[0]: 0, seeds[-1]: 0}))} seeds, {max(steps):,} steps"
 
 
 def comparison(rows: Rows) -> Verdict:
