@@ -36,7 +36,7 @@ def test_list_names_every_experiment_and_environment(capsys):
     ("args", "words"),
     [
         ([], "subcommand"),
-        (["fly"], "fly"),
+        (["fly"], "highway-rl: Unrecognized options: fly. Available subcommands: list, run"),
         (["run", "nothing"], "unknown experiment 'nothing': choose from example-mdp"),
         (["run", "example-mdp", "--scale", "huge"], "invalid choice 'huge'"),
         (["run", "example-mdp", "--seed", "-1"], "seed=-1"),
@@ -62,7 +62,7 @@ def test_list_names_every_experiment_and_environment(capsys):
         (["solve", "missing.npz"], "missing.npz"),
         (["solve", "chain", "--reward", "r.npy"], "leave out --reward"),
         (["solve", "chain", "maze"], "one environment, or one file per action"),
-        (["run", "toy-delayed", "--scale", "huge"], "invalid choice 'huge'"),
+        (["run", "toy-delayed", "--scale", "huge"], ": invalid choice 'huge' for argument '--scale'"),
         (["run", "main", "--minutes", "0"], "minutes=0.0: give"),
         (["run", "main", "--cell", "nope"], "nope is no stored run: give the id of one"),
         (["run", "multi-room", "--minutes", "5"], "multi-room trains no networks: leave --minutes out"),

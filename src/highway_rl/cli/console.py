@@ -12,8 +12,12 @@ from typing import Any
 
 def one_line(text: str) -> str:
     """A boxed or many-lined message as one sentence."""
-    words = re.sub(r"[─━│┃╭╮╰╯]|-{5,}", " ", re.sub(r"\x1b\[[0-9;]*m", "", text))
-    return re.sub(r"^(.{5,60}?):? \1", r"\1", re.sub(r"\s+", " ", words).strip())  # a box repeats its title
+    words = re.sub(r"╭.*╮|[╰╯]|\x1b\[[0-9;]*m", "", text)  # what a box is called says less than what stands in it
+    parts = re.split(r"[─━]{5,}|-{5,}", words.replace("full helptext", "all options"))
+    lines = [line for part in parts if (line := re.sub(r"[│┃\s]+", " ", part).strip())]
+    return re.sub(
+        r"(?i)^(.{5,60}?)\. (?=\1)", "", re.sub(r"\.\. ", ". ", ". ".join(lines))
+    )  # in ASCII it repeats its title
 
 
 def coloured(verdict: str) -> str:
