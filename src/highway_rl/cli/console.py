@@ -15,9 +15,8 @@ def one_line(text: str) -> str:
     words = re.sub(r"╭.*╮|[╰╯]|\x1b\[[0-9;]*m", "", text)  # what a box is called says less than what stands in it
     parts = re.split(r"[─━]{5,}|-{5,}", words.replace("full helptext", "all options"))
     lines = [line for part in parts if (line := re.sub(r"[│┃\s]+", " ", part).strip())]
-    return re.sub(
-        r"(?i)^(.{5,60}?)\. (?=\1)", "", re.sub(r"\.\. ", ". ", ". ".join(lines))
-    )  # in ASCII it repeats its title
+    said = ". ".join(lines).replace(".. ", ". ")
+    return re.sub(r"(?i)^(.{5,60}?)\. (?=\1)", "", said)  # a box in ASCII repeats its title
 
 
 def coloured(verdict: str) -> str:

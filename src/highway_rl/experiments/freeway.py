@@ -21,6 +21,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from highway_rl.deep import dqn
+from highway_rl.envs.minatar import COUNT_WIDTHS
 from highway_rl.envs.minatar.common import UP
 from highway_rl.envs.minatar.freeway import BOTTOM, CHICKEN_X, CLOCK
 from highway_rl.envs.registry import DELAYED_DISCOUNT, make_env
@@ -77,7 +78,7 @@ FIRST = 300
 """The first seed."""
 WATCHED = 20
 """Episodes played at each ε, at most, to see where the chicken is."""
-PARTS, COUNTS = 25, 100
+PARTS, COUNTS = 25, COUNT_WIDTHS["freeway"]
 """Places for the time, unless told otherwise, and for the crossings."""
 
 

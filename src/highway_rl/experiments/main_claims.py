@@ -37,8 +37,9 @@ def count(rows: Rows, env: str, task: str | None = None) -> str:
     """How many seeds and steps the final runs have, of one task or of all."""
     runs = finals(rows, env, "best")
     its = [found for by_task in runs.values() for name, found in by_task.items() if task in (None, name)]
-    steps, seeds = {row["steps"] for found in its for row in found}, sorted({*map(len, its)})
-    return f"{' to '.join(map(str, {seeds[0]: 0, seeds[-1]: 0}))} seeds, {max(steps):,} steps"
+    steps = {row["steps"] for found in its for row in found}
+    least, most = min(map(len, its)), max(map(len, its))
+    return f"{least if least == most else f'{least} to {most}'} seeds, {max(steps):,} steps"
 
 
 def comparison(rows: Rows) -> Verdict:

@@ -35,6 +35,15 @@ class Room(NamedTuple):
         """The cells inside the walls, as an index into a grid."""
         return slice(self.top + 1, self.top + self.height - 1), slice(self.left + 1, self.left + self.width - 1)
 
+    def overlaps(self, other: Room) -> bool:
+        """Whether the two rectangles share a cell."""
+        return (
+            self.top < other.top + other.height
+            and other.top < self.top + self.height
+            and self.left < other.left + other.width
+            and other.left < self.left + self.width
+        )
+
 
 class Layout(NamedTuple):
     """Rooms 0, 1, … where door i joins rooms i and i + 1; one starts in the first and the goal is in the last.
@@ -132,12 +141,8 @@ def _next_room(last: Room, wall: int, sides: tuple[int, int], draw: list[float])
 
 
 def _fits(room: Room, others: list[Room], side: int) -> bool:
-    """Inside the grid, and without a cell in common with the others."""
-    top, left, height, width = room
-    below, right = top + height, left + width
-    if top < 0 or left < 0 or below > side or right > side:
-        return False
-    return all(below <= y or y + h <= top or right <= x or x + w <= left for y, x, h, w in others)
+    inside = room.top >= 0 and room.left >= 0 and room.top + room.height <= side and room.left + room.width <= side
+    return inside and not any(room.overlaps(other) for other in others)
 
 
 def _random_cell(rng: np.random.Generator, room: Room) -> Cell:
