@@ -1,8 +1,8 @@
 """Freeway-Delay, where the paper's order holds and its height does not: what keeps the chicken at the bottom.
 
-Soft Highway DQN with the paper's settings, and with one of them changed or several. A cell is a variant with its
-runs. Rows are of two kinds. `count` −1: a run's scores, and how its agent plays. Any other: what it
-thinks at the bottom of the road with so many crossings made, over all steps of play that were there.
+Soft Highway DQN with the paper's settings, and with one of them changed or several; its rivals with what helps most.
+A cell is a variant with its runs. Rows are of two kinds. `count` −1: a run's scores, and how its agent plays. Any
+other: what it thinks at the bottom of the road with so many crossings made, over all steps of play that were there.
 
     gap = Q(bottom, up) − max of the other actions         share = how often that is above 0
 
@@ -47,7 +47,8 @@ class Variant(NamedTuple):
     times: int = 1  # the others' steps
 
 
-PAPER, LONGER = "the paper's, k = 1", "soft-highway-dqn:k=1,discount=0.999"
+PAPER, FAR = "the paper's, k = 1", ":k=1,discount=0.999"
+LONGER = "soft-highway-dqn" + FAR
 VARIANTS = {
     PAPER: Variant(True),
     "n-step Highway, n = ∞": Variant(True, "n-step-highway-dqn:n=end,k=1"),
@@ -65,6 +66,12 @@ VARIANTS = {
     "bars, γ = 0.999, batches of 256": Variant(False, LONGER + ",batch_size=256", TIMED, BARS),
     "bars, γ = 0.999, 7.5 million steps": Variant(False, LONGER, TIMED, BARS, times=3),
     "paid every 2,000 steps": Variant(True, env={"delay": 2000}),
+    "DQN: bars, γ = 0.999": Variant(False, "dqn" + FAR, TIMED, BARS),
+    "n-step DQN, n = 2: bars, γ = 0.999": Variant(False, f"n-step-dqn{FAR},n=2", TIMED, BARS),
+    "λ-return DQN: bars, γ = 0.999": Variant(False, "lambda-dqn" + FAR, TIMED, BARS),
+    "Retrace(1): bars, γ = 0.999": Variant(False, "retrace" + FAR, TIMED, BARS),
+    "DQN: the same, 7.5 million steps": Variant(False, "dqn" + FAR, TIMED, BARS, times=3),
+    "λ-return DQN: the same, 7.5 million": Variant(False, "lambda-dqn" + FAR, TIMED, BARS, times=3),
 }
 LINES = (PAPER, "γ = 0.9999", "160 episodes stored", "time shown, γ = 0.999", "bars, γ = 0.999, 7.5 million steps")
 """Variants whose thoughts are drawn."""
@@ -74,10 +81,8 @@ SIZES: dict[Scale, tuple[tuple[str, ...], int, int, int]] = {
     "paper": (tuple(VARIANTS), 5, 2_500_000, 100),
 }
 """Which variants, seeds, steps, and episodes of a test."""
-FIRST = 300
-"""The first seed."""
-WATCHED = 20
-"""Episodes played at each ε, at most, to see where the chicken is."""
+FIRST, WATCHED = 300, 20
+"""The first seed. Episodes played at each ε, at most, to see where the chicken is."""
 PARTS, COUNTS = 25, COUNT_WIDTHS["freeway"]
 """Places for the time, unless told otherwise, and for the crossings."""
 
@@ -190,6 +195,9 @@ def player(agent: dqn.DQN, env: Env) -> Callable[[Any, float, PRNGKeyArray], Pla
     return play
 
 
+THERE = ("count", "steps_there", "value", "gap", "share")
+
+
 def at_the_bottom(played: Play) -> list[Row]:
     """By the number of crossings: how often it was there, the value, the gap, and how often up is the best action."""
     rest = np.delete(played.q, UP, axis=1).max(axis=1)
@@ -198,15 +206,8 @@ def at_the_bottom(played: Play) -> list[Row]:
     for count in np.unique(played.crossings):
         here = (played.crossings == count) & (played.row == BOTTOM)
         if here.any():
-            rows.append(
-                {
-                    "count": int(count),
-                    "steps_there": int(here.sum()),
-                    "value": float(value[here].mean()),
-                    "gap": float(gap[here].mean()),
-                    "share": float((gap[here] > 0).mean()),
-                }
-            )
+            means = (float(x[here].mean()) for x in (value, gap, gap > 0))
+            rows.append(dict(zip(THERE, (int(count), int(here.sum()), *means), strict=True)))
     return rows
 
 
@@ -257,8 +258,7 @@ def plot(rows: Rows, out: Path) -> list[Path]:
         for ax, what in zip(grid[1:], ("value", "gap"), strict=True):
             means = [np.mean([row[what] for row in there if row["count"] == count]) for count in counts]
             ax.plot(counts, means, look.line, lw=1.4, color=look.colour)
-    most = max((row["count"] for row in rows), default=0)
-    slope = kept(DELAYED_DISCOUNT)
+    most, slope = max((row["count"] for row in rows), default=0), kept(DELAYED_DISCOUNT)
     grid[1].plot([0, most], [0, slope * most], ls=":", color="0.4")
     grid[1].text(most, 0.75 * slope * most, f"{slope:.2f} × crossings", ha="right", va="top", fontsize=8, color="0.3")
     grid[1].set(title="value at the bottom", xlabel="crossings made")
