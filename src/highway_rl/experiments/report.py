@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 from highway_rl import checks
 from highway_rl.experiments import claims
 from highway_rl.experiments.base import NOT_RUN, Experiment, Rows, Table, Verdict, experiments, find
+from highway_rl.records.figures import png
 from highway_rl.records.rows import write_text
 from highway_rl.runs.sweep import SPEC
 from highway_rl.runs.trials import in_a_row
@@ -33,7 +34,7 @@ SMALLER = (0.7, 0.5, 0.35, 0.2)
 
 
 class Picture(NamedTuple):
-    """A figure as a PNG of 256 colours, a third of the bytes of all, and its size in pixels as it was drawn."""
+    """A figure as a PNG of 256 colours, and its size in pixels as it was drawn."""
 
     title: str
     data: bytes
@@ -164,7 +165,7 @@ def picture(path: Path) -> Picture:
 
     with Image.open(path) as image:
         title = image.info.get("Title") or path.stem.replace("-", " ").capitalize()
-        return Picture(title, _png(image), *image.size)
+        return Picture(title, path.read_bytes() if image.mode == "P" else png(image), *image.size)
 
 
 def smaller(old: Picture, share: float) -> Picture:
@@ -173,15 +174,7 @@ def smaller(old: Picture, share: float) -> Picture:
 
     with Image.open(io.BytesIO(old.data)) as image:
         size = (max(round(share * old.width), 1), max(round(share * old.height), 1))
-        return old._replace(data=_png(image.convert("RGB").resize(size)))
-
-
-def _png(image: Any) -> bytes:
-    from PIL.Image import Quantize
-
-    file = io.BytesIO()
-    image.convert("RGB").quantize(256, Quantize.FASTOCTREE).save(file, "PNG")
-    return file.getvalue()
+        return old._replace(data=png(image.convert("RGB").resize(size)))
 
 
 def _size(rows: Rows, facts: dict[str, Any]) -> str:
