@@ -189,11 +189,10 @@ def test_aggregate_by_its_formulas():
     by_game = {"a": [0.0, 0.5], "b": [3.0], "c": [0.9, 0.9, 1.2, 0.6]}
     found = aggregate({"m": by_game}, repeats=50)["m"]
     means = [0.25, 3.0, 0.9]
-    assert found.iqm.value == pytest.approx(trim_mean([0.0, 0.5, 3.0, 0.9, 0.9, 1.2, 0.6], 0.25))
+    assert found.iqm.value == pytest.approx(trim_mean([0.0, 0.0, 0.5, 0.5, *[3.0] * 4, 0.9, 0.9, 1.2, 0.6], 0.25))
     assert found.mean.value == pytest.approx(np.mean(means))
     assert found.median.value == pytest.approx(0.9)
     assert found.optimality_gap.value == pytest.approx(np.mean([0.75, 0, (0.1 + 0.1 + 0 + 0.4) / 4]))
-    assert_same(found.iqm, interval(iqm, by_game, repeats=50))
     assert type(found.iqm.low) is float
 
 
@@ -203,10 +202,19 @@ def test_aggregate_reduces():
     one = aggregate({"m": {"a": by_game["a"]}}, optimal=100, repeats=200)["m"]
     assert_same(one.mean, one.median)
     three = aggregate({"m": by_game}, optimal=100, repeats=200)["m"]
+    assert_same(three.iqm, interval(iqm, by_game, repeats=200))
     assert_same(three.mean, interval(np.mean, by_game, repeats=200))
     value, low, high = three.mean
     assert_same(three.optimality_gap, Interval(100 - value, 100 - high, 100 - low))
     assert aggregate({"m": by_game}, optimal=-100, repeats=9)["m"].optimality_gap == (0, 0, 0)
+
+
+def test_a_game_with_more_seeds_has_no_more_weight():
+    """Seeds told twice change nothing, and it is the interquartile mean of games of one size."""
+    few, many = [0.0, 1.0, 2.0], [5.0, 6.0, 7.0, 8.0, 9.0, 10.0]
+    found = aggregate({"m": {"a": few, "b": many}}, repeats=9)["m"].iqm.value
+    assert found == trim_mean([*few, *few, *many], 0.25) != trim_mean([*few, *many], 0.25)
+    assert aggregate({"m": {"a": few * 2, "b": many}}, repeats=9)["m"].iqm.value == found
 
 
 def test_aggregate_takes_each_method_on_its_own():

@@ -113,7 +113,12 @@ def draw(
         if also:
             draw_curves(panels[2], mine, also, look)
             panels[2].set(title=SHOWN[also])
-    key(figure, {name: {"color": x.colour, "ls": x.line} for name, x in look.items()})
+    key(
+        figure,
+        {name: {"color": x.colour, "ls": x.line} for name, x in look.items()},
+        "outside lower center",
+        ncols=len(look),
+    )
     return [save(figure, path)]
 
 

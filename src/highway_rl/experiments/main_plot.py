@@ -145,6 +145,8 @@ def summary(rows: Rows, env: str, path: Path) -> Path:
             right.plot(levels, share.value, LOOKS[name].line, color=LOOKS[name].colour, lw=1.4)
             right.fill_between(levels, share.low, share.high, color=LOOKS[name].colour, alpha=0.12, lw=0)
         right.set(title="share of runs above a score", xlabel="score: 0 random, 1 best of the game", ylim=(-0.02, 1.02))
+    shown = dict.fromkeys(name for runs in views.values() for name in runs)
+    key(figure, {x: {"color": LOOKS[x].colour, "ls": LOOKS[x].line} for x in shown}, "outside lower center", ncols=6)
     return save(figure, path)
 
 

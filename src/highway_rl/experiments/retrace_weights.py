@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -85,12 +86,13 @@ def plot(rows: Rows, out: Path) -> list[Path]:
     figure, (ax,) = axes(1, "Retrace(1): mean product of clipped ratios", size=(6.4, 4.0))
     found = weights(rows)
     looks = in_order(dict.fromkeys(task for task, _ in found))
+    marks = dict(zip(looks, itertools.cycle("os^DvPX"), strict=False))
     for (task, env), products in found.items():
         there = products > 1e-6
         line = "-" if env == DELAYED else "--"
         depths = np.array(RATIO_DEPTHS)[there]
         shade = looks[task].colour
-        ax.plot(depths, products[there], line, marker="o", ms=3, color=shade, label=title(task, env))
+        ax.plot(depths, products[there], line, marker=marks[task], ms=4, color=shade, label=title(task, env))
     ax.set(yscale="log", xlabel="depth (a straight line fades exponentially)", ylabel="at the end of training")
     legend(ax)
     return [save(figure, out / "retrace-weights.png")]

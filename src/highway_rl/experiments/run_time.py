@@ -22,6 +22,7 @@ from highway_rl.runs.trials import as_deep
 
 HOURS = {"dqn": 4.3, "n-step-dqn:n=4": 5.6, "soft-highway-dqn": 8.9, "retrace": 29.7}
 """The paper's hours for five million steps of one agent, on an RTX 2080 Ti."""
+NAMES = dict(zip(HOURS, ("DQN", "n-step DQN, n = 4", "Soft Highway DQN", "Retrace(1)"), strict=True))
 PEER, PEERS = "purejaxrl's DQN (k = 1, no delay)", {1: 147.464, 60: 939.371}
 """Another package's DQN in JAX on Breakout, on an H200: by runs in a program, the seconds a million steps of all of
 them take. Rows of `benchmarks/dqn_peer.py`, `results/dqn-peer-h200.json`, which a test compares."""
@@ -100,13 +101,15 @@ def plot(rows: Rows, out: Path) -> list[Path]:
         for j, (x, n) in enumerate(zip(mine, counts, strict=True)):
             words = f"{n} {'run' if n == 1 else 'runs'} in a program: {x:.3g} s"
             ax.annotate(words, (x, i + 0.22 * j), xytext=(6, -3), textcoords="offset points", fontsize=7)
-        ax.plot(HOURS[algo] * 3600 / 5, i, "x", ms=8, mew=2, color="0.35")
+        theirs = HOURS[algo] * 3600 / 5
+        ax.plot(theirs, i, "x", ms=8, mew=2, color="0.35")
+        ax.annotate(f"{theirs:,.0f} s", (theirs, i), xytext=(6, -3), textcoords="offset points", fontsize=7)
     for j, (n, seconds) in enumerate(PEERS.items()):
         place = seconds / n, len(algos) + 0.22 * j
         ax.plot(*place, "+", ms=9, mew=2, color="0.35")
         words = f"{n} {'run' if n == 1 else 'runs'} in a program, on an H200: {seconds / n:.3g} s"
         ax.annotate(words, place, xytext=(6, -3), textcoords="offset points", fontsize=7)
-    ax.set_yticks(range(len(algos) + 1), [*(algo.removesuffix("-dqn") for algo in algos), PEER.replace(" (", "\n(")])
+    ax.set_yticks(range(len(algos) + 1), [*(NAMES[algo] for algo in algos), PEER.replace(" (", "\n(")])
     ax.set(ylim=(len(algos) + 0.7, -0.5), xlabel="seconds (×: the paper's, on another machine)")
     log_ticks(ax, "x")
     low, high = ax.get_xlim()

@@ -12,6 +12,7 @@ the 95 % interval of the mean holds the true mean about 74, 82 and 90 times in 1
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -97,7 +98,7 @@ def aggregate(
 ) -> dict[str, Aggregate]:
     """Each method over the games, the same for all methods, of scores that mean the same in each (`normalised`).
 
-    iqm             `iqm` of the seeds of all games as one list
+    iqm             `iqm` of the seeds of all games as one list, where every game has the same weight
     mean            mean over games of the mean over seeds
     median          median over games of the mean over seeds
     optimality_gap  mean over games of the mean over seeds of max(optimal - x, 0): less is better
@@ -107,8 +108,10 @@ def aggregate(
     optimal = checks.number("optimal", optimal)
 
     def four(games: list[np.ndarray]) -> np.ndarray:
+        common = math.lcm(*(x.shape[-1] for x in games))  # seeds of a game with few count several times
+        alike = [np.repeat(x, common // x.shape[-1], axis=-1) for x in games]
         means, gaps = [x.mean(-1) for x in games], [np.maximum(optimal - x, 0).mean(-1) for x in games]
-        return np.stack([iqm(np.hstack(games), -1), np.mean(means, 0), np.median(means, 0), np.mean(gaps, 0)])
+        return np.stack([iqm(np.hstack(alike), -1), np.mean(means, 0), np.median(means, 0), np.mean(gaps, 0)])
 
     found = {}
     for method, by_game in scores.items():
