@@ -7,12 +7,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from highway_rl.deep import dqn
 from highway_rl.envs.minatar.common import UP
 from highway_rl.envs.minatar.freeway import BOTTOM, CLOCK
 from highway_rl.envs.registry import make_env
-from highway_rl.experiments import freeway
+from highway_rl.experiments import freeway, freeway_play
 from highway_rl.experiments.deep import as_deep
 from highway_rl.records.rows import read_rows
+from highway_rl.runs import Config, setup
 
 
 @pytest.mark.parametrize("bars", [False, True])
@@ -26,7 +28,7 @@ def test_the_time_is_shown_and_nothing_else_differs(bars):
     step, also = jax.jit(env.step), jax.jit(plain.step)
     for t in range(2 * length + 2):
         assert np.array_equal(obs.obs, same.obs)
-        count, time = obs.feature[: freeway.COUNTS], obs.feature[freeway.COUNTS :]
+        count, time = obs.feature[: freeway_play.COUNTS], obs.feature[freeway_play.COUNTS :]
         last = int(np.flatnonzero(time)[-1])
         assert (last, len(time)) == (t // length, 25)
         if bars:
@@ -45,11 +47,30 @@ def test_the_time_is_shown_and_nothing_else_differs(bars):
 def test_what_is_thought_at_the_bottom():
     q = np.zeros((4, 6))
     q[:, UP] = [1.0, -1.0, 5.0, 3.0]
-    played = freeway.Play(np.array([BOTTOM, BOTTOM, 3, BOTTOM]), np.array([0, 0, 0, 2]), q)
-    assert freeway.at_the_bottom(played) == [
+    told = np.arange(80.0).reshape(4, 20)
+    played = freeway_play.Play(np.array([BOTTOM, BOTTOM, 3, BOTTOM]), np.array([0, 0, 0, 2]), q, told)
+    assert freeway_play.at_the_bottom(played) == [
         {"count": 0, "steps_there": 2, "value": 0.5, "gap": 0.0, "share": 0.5},
         {"count": 2, "steps_there": 1, "value": 3.0, "gap": 3.0, "share": 1.0},
     ]
+    assert freeway_play.along_the_road(played) == [  # of two crossings only the bottom is looked at
+        {"row": 3, "made": 0, "steps_there": 1, "value": 5.0, "gap": 5.0, "share": 1.0},
+        {"row": BOTTOM, "made": 0, "steps_there": 2, "value": 0.5, "gap": 0.0, "share": 0.5},
+    ]
+    assert freeway_play.if_told(played)[:2] == [{"told": 0, "value": 80 / 3}, {"told": 5, "value": 83 / 3}]
+
+
+@pytest.mark.parametrize("bars", [False, True])
+@as_deep()
+def test_told_what_is_so_it_thinks_what_it_thinks(bars):
+    """Where no crossing is made, the value if told none is the value."""
+    made = setup(Config(freeway.TIMED, ("dqn",), env={"parts": 4, "bars": bars}, preset="paper", settings={"k": 1}))
+    agent, key = made.programs[0].agent, jax.random.key(0)
+    params = dqn.start(agent, made.env.spec, key).params
+    played = freeway_play.player(agent, made.env, bars)(params, 1.0, jax.random.split(key, 1))
+    none = played.crossings == 0
+    np.testing.assert_allclose(played.told[none, 0], played.q[none].max(axis=1), rtol=1e-5)
+    assert np.abs(played.told[:, 1] - played.told[:, 0]).max() > 1e-4
 
 
 @pytest.mark.parametrize("discount", [0.996, 0.999])

@@ -1,34 +1,34 @@
 """Freeway-Delay, where the paper's order holds and its height does not: what keeps the chicken at the bottom.
 
 Soft Highway DQN with the paper's settings, and with one of them changed or several; its rivals with what helps most.
-A cell is a variant with its runs. Rows are of two kinds. `count` −1: a run's scores, and how its agent plays. Any
-other: what it thinks at the bottom of the road with so many crossings made, over all steps of play that were there.
+A cell is a variant with its runs. Rows are of four kinds, by `count`:
 
-    gap = Q(bottom, up) − max of the other actions         share = how often that is above 0
+    −1       a run's scores, and how its agent plays
+    0, 1, …  what it thinks at the bottom of the road with so many crossings made, over all steps of play there
+    −2       the same at every row of the road, with so many crossings `made`
+    −3       the value of the bottom if all steps there were `told` that so many crossings are made
 
 Not a figure of the paper.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, PRNGKeyArray
 
-from highway_rl.deep import dqn
-from highway_rl.envs.minatar import COUNT_WIDTHS
-from highway_rl.envs.minatar.common import UP
-from highway_rl.envs.minatar.freeway import BOTTOM, CHICKEN_X, CLOCK
+from highway_rl.envs.minatar.freeway import BOTTOM, CLOCK
 from highway_rl.envs.registry import DELAYED_DISCOUNT, make_env
 from highway_rl.envs.wrappers import DelayedObservation, TimedState
 from highway_rl.experiments.base import Experiment, Row, Rows, Scale, Table, select
 from highway_rl.experiments.deep import as_deep
-from highway_rl.records.figures import axes, in_order, key, save
+from highway_rl.experiments.freeway_play import along_the_road, at_the_bottom, bar, if_told, player
+from highway_rl.records.figures import axes, in_order, key, legend, save
 from highway_rl.runs import Config, fit
 from highway_rl.runs.trials import last_quarter
 from highway_rl.types import Env, Step
@@ -76,15 +76,15 @@ VARIANTS = {
 LINES = (PAPER, "γ = 0.9999", "160 episodes stored", "time shown, γ = 0.999", "bars, γ = 0.999, 7.5 million steps")
 """Variants whose thoughts are drawn."""
 SIZES: dict[Scale, tuple[tuple[str, ...], int, int, int]] = {
-    "smoke": (("time shown",), 1, 6_000, 2),
+    "smoke": (("time shown, γ = 0.999",), 1, 6_000, 2),
     "quick": ((PAPER,), 1, 100_000, 20),
     "paper": (tuple(VARIANTS), 5, 2_500_000, 100),
 }
 """Which variants, seeds, steps, and episodes of a test."""
 FIRST, WATCHED = 300, 20
 """The first seed. Episodes played at each ε, at most, to see where the chicken is."""
-PARTS, COUNTS = 25, COUNT_WIDTHS["freeway"]
-"""Places for the time, unless told otherwise, and for the crossings."""
+PARTS = 25
+"""Places for the time, unless told otherwise."""
 
 
 def timed(parts: int = PARTS, bars: bool = False) -> Env:
@@ -97,7 +97,7 @@ def timed(parts: int = PARTS, bars: bool = False) -> Env:
 
     def shown(state: TimedState, obs: DelayedObservation) -> DelayedObservation:
         time = jnp.arange(parts) == jnp.minimum(state.elapsed // length, parts - 1)
-        both = [jnp.cumsum(x[::-1])[::-1] > 0 if bars else x for x in (obs.feature, time)]
+        both = [bar(x) if bars else x for x in (obs.feature, time)]
         return DelayedObservation(obs.obs, jnp.concatenate(both))
 
     def reset(key: PRNGKeyArray) -> tuple[TimedState, DelayedObservation]:
@@ -138,7 +138,7 @@ def run(variant: str, steps: int, seeds: int, first: int, episodes: int) -> Iter
         env: Any = trained.setup.env
         scores = {(row["seed"], row["epsilon"] == 0): row["score"] for row in trained.scores}
         (program,), (params,) = trained.setup.programs, trained.params
-        play = player(program.agent, env)
+        play = player(program.agent, env, given.get("bars", False))
         for i, (_, seed) in enumerate(program.labels):
             own = jax.tree.map(lambda x, i=i: x[i], params)
             key = jax.random.split(jax.random.key(first), min(episodes, WATCHED))
@@ -156,59 +156,11 @@ def run(variant: str, steps: int, seeds: int, first: int, episodes: int) -> Iter
                 "bottom_exploring": float(np.mean(moved.row == BOTTOM)),
                 "seen": int(moved.crossings.max()),
             }
-            yield from ({"seed": seed, **row} for row in at_the_bottom(moved))
-
-
-class Play(NamedTuple):
-    """Of each step of some episodes: the chicken's row, the crossings made, and the values of all actions."""
-
-    row: np.ndarray
-    crossings: np.ndarray
-    q: np.ndarray
-
-
-def player(agent: dqn.DQN, env: Env) -> Callable[[Any, float, PRNGKeyArray], Play]:
-    """Plays episodes side by side, one a key, by the networks and the ε it is given."""
-
-    def one(params: Any, epsilon: Array, key: PRNGKeyArray) -> tuple[Array, Array, Float[Array, "t a"]]:
-        begin, going = jax.random.split(key)
-        state, obs = env.reset(begin)
-
-        def step(carry: tuple[Any, Any], key: PRNGKeyArray) -> tuple[tuple[Any, Any], Any]:
-            state, obs = carry
-            inner, explores, other = jax.random.split(key, 3)
-            q = dqn.q_values(agent, env.spec, params, jax.tree.map(lambda x: x[None], obs))[0]
-            any_ = jax.random.randint(other, (), 0, env.spec.num_actions)
-            out = env.step(state, jnp.where(jax.random.bernoulli(explores, epsilon), any_, jnp.argmax(q)), inner)
-            count = jnp.max(jnp.where(obs.feature[:COUNTS], jnp.arange(COUNTS), 0))  # the last that is lit
-            told = jnp.argmax(obs.obs[:, CHICKEN_X, 0]), count, q
-            return (out.state, out.obs), told
-
-        return jax.lax.scan(step, (state, obs), jax.random.split(going, CLOCK + 1))[1]
-
-    together = jax.jit(jax.vmap(one, (None, None, 0)))
-
-    def play(params: Any, epsilon: float, episodes: PRNGKeyArray) -> Play:
-        found = together(params, jnp.float32(epsilon), episodes)
-        return Play(*(np.asarray(x).reshape(-1, *x.shape[2:]) for x in found))
-
-    return play
-
-
-THERE = ("count", "steps_there", "value", "gap", "share")
-
-
-def at_the_bottom(played: Play) -> list[Row]:
-    """By the number of crossings: how often it was there, the value, the gap, and how often up is the best action."""
-    rest = np.delete(played.q, UP, axis=1).max(axis=1)
-    gap, value = played.q[:, UP] - rest, played.q.max(axis=1)
-    rows = []
-    for count in np.unique(played.crossings):
-        here = (played.crossings == count) & (played.row == BOTTOM)
-        if here.any():
-            means = (float(x[here].mean()) for x in (value, gap, gap > 0))
-            rows.append(dict(zip(THERE, (int(count), int(here.sum()), *means), strict=True)))
-    return rows
+            thought = at_the_bottom(moved)
+            if variant in LINES:
+                thought += [{"count": -2, **row} for row in along_the_road(moved)]
+                thought += [{"count": -3, **row} for row in if_told(moved)]
+            yield from ({"seed": seed, **row} for row in thought)
 
 
 def kept(discount: float, clock: int = CLOCK) -> float:
@@ -266,7 +218,42 @@ def plot(rows: Rows, out: Path) -> list[Path]:
     grid[2].set(title="Q(up) − the best other action there", xlabel="crossings made")
     grid[2].set_yscale("symlog", linthresh=1e-2)
     key(figure, {name: {"color": x.colour, "ls": x.line} for name, x in looks.items()}, "outside lower center", ncols=5)
-    return [save(figure, out / "freeway.png")]
+    thought = [row for row in rows if row["count"] < -1]
+    return [save(figure, out / "freeway.png"), *([thoughts(rows, out / "freeway-values.png")] if thought else [])]
+
+
+def thoughts(rows: Rows, path: Path) -> Path:
+    """The value along the road, and the value at the bottom by the number of crossings that is told."""
+    names = [name for name in LINES if select(rows, variant=name, count=-3)]
+    looks, shown = in_order(list(LINES)), in_order([str(made) for made in range(0, 60, 10)])
+    figure, grid = axes(
+        len(names) + 1,
+        "Freeway, reward at the end: what the networks think",
+        columns=min(3, len(names) + 1),
+        size=(4.6, 3.4),
+    )
+    for ax, name in zip(grid, names, strict=False):
+        for made, look in shown.items():
+            there = select(rows, variant=name, count=-2, made=int(made))
+            places = sorted({row["row"] for row in there}, reverse=True)
+            means = [np.mean([row["value"] for row in there if row["row"] == place]) for place in places]
+            ax.plot([BOTTOM - place for place in places], means, look.line, marker="o", ms=3, color=look.colour)
+        ax.set(title=name, xlabel="rows above the bottom", ylabel="value")
+    for name in names:
+        there, seen = select(rows, variant=name, count=-3), [x["seen"] for x in select(rows, variant=name, count=-1)]
+        told = sorted({row["told"] for row in there})
+        means = [np.mean([row["value"] for row in there if row["told"] == c]) for c in told]
+        grid[-1].plot(told, means, looks[name].line, color=looks[name].colour, label=name)
+        grid[-1].plot(max(seen), np.interp(max(seen), told, means), "o", color=looks[name].colour)
+    grid[-1].set(title="value at the bottom if told so many crossings", xlabel="told (o: the most ever made)")
+    legend(grid[-1])
+    key(
+        figure,
+        {f"{x} made": {"color": y.colour, "ls": y.line} for x, y in shown.items()},
+        "outside lower center",
+        ncols=6,
+    )
+    return save(figure, path)
 
 
 def tables(rows: Rows) -> list[Table]:
