@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# where this is set, each of the suite's many processes would compile jax and the others again: three seconds a start
+export PYTHONDONTWRITEBYTECODE :=
 BROWSER := chromium chromium-headless-shell chromium-browser google-chrome
 
 .DEFAULT_GOAL := help
