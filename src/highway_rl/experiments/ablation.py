@@ -17,7 +17,7 @@ from highway_rl.experiments import main
 from highway_rl.experiments.base import Experiment, Rows, Scale, Stage, Table, Verdict
 from highway_rl.experiments.main import DELAYED, PLAIN, title
 from highway_rl.experiments.scores import TESTS, ByTask, average, draw_curves, mark, seed_table, values
-from highway_rl.records.figures import axes, in_order, key, save
+from highway_rl.records.figures import axes, in_order, key_below, save
 from highway_rl.runs.trials import Trial
 
 Variants = Mapping[str, str]
@@ -113,12 +113,7 @@ def draw(
         if also:
             draw_curves(panels[2], mine, also, look)
             panels[2].set(title=SHOWN[also])
-    key(
-        figure,
-        {name: {"color": x.colour, "ls": x.line} for name, x in look.items()},
-        "outside lower center",
-        ncols=len(look),
-    )
+    key_below(figure, look)
     return [save(figure, path)]
 
 

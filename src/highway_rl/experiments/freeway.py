@@ -28,7 +28,7 @@ from highway_rl.envs.wrappers import DelayedObservation, TimedState
 from highway_rl.experiments.base import Experiment, Row, Rows, Scale, Table, select
 from highway_rl.experiments.deep import as_deep
 from highway_rl.experiments.freeway_play import along_the_road, at_the_bottom, bar, if_told, player
-from highway_rl.records.figures import axes, in_order, key, legend, save
+from highway_rl.records.figures import axes, in_order, key_below, legend, save
 from highway_rl.runs import Config, fit
 from highway_rl.runs.trials import last_quarter
 from highway_rl.types import Env, Step
@@ -217,7 +217,7 @@ def plot(rows: Rows, out: Path) -> list[Path]:
     grid[2].axhline(0, color="0.6", lw=0.8, ls=":")
     grid[2].set(title="Q(up) − the best other action there", xlabel="crossings made")
     grid[2].set_yscale("symlog", linthresh=1e-2)
-    key(figure, {name: {"color": x.colour, "ls": x.line} for name, x in looks.items()}, "outside lower center", ncols=5)
+    key_below(figure, looks)
     thought = [row for row in rows if row["count"] < -1]
     return [save(figure, out / "freeway.png"), *([thoughts(rows, out / "freeway-values.png")] if thought else [])]
 
@@ -247,12 +247,7 @@ def thoughts(rows: Rows, path: Path) -> Path:
         grid[-1].plot(max(seen), np.interp(max(seen), told, means), "o", color=looks[name].colour)
     grid[-1].set(title="value at the bottom if told so many crossings", xlabel="told (o: the most ever made)")
     legend(grid[-1])
-    key(
-        figure,
-        {f"{x} made": {"color": y.colour, "ls": y.line} for x, y in shown.items()},
-        "outside lower center",
-        ncols=6,
-    )
+    key_below(figure, {f"{made} made": look for made, look in shown.items()})
     return save(figure, path)
 
 

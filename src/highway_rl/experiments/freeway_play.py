@@ -1,6 +1,8 @@
-"""How agents of Freeway-Delay play, and what they think on the way: values and the gap of going up,
+"""How agents of Freeway-Delay play, and what they think on the way: values, and the gap of going up.
 
-gap = Q(s, up) − max of the other actions         share = how often that is above 0
+    gap = Q(s, up) − max of the other actions         share = how often that is above 0
+
+Means are over all steps of play at a place.
 """
 
 from __future__ import annotations

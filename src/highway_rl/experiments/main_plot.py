@@ -13,7 +13,7 @@ from highway_rl.experiments.base import Experiment, Rows, Table
 from highway_rl.experiments.main import DELAYED, HIGHWAY, Setting, Size, about, finals, title
 from highway_rl.experiments.main_claims import comparison, freeway
 from highway_rl.experiments.scores import TESTS, ByTask, above, by_game, draw_curves, mark, said, seed_table
-from highway_rl.records.figures import axes, key, look, save
+from highway_rl.records.figures import axes, key, key_below, look, save
 from highway_rl.records.statistics import aggregate, normalised, profile
 
 LOOKS = {
@@ -86,12 +86,7 @@ def curves(rows: Rows, path: Path) -> Path:
     for ax, (env, task, found) in zip(grid, panels, strict=True):
         draw_curves(ax, found, "score", LOOKS)
         ax.set_title(title(task, env))
-    key(
-        figure,
-        {name: {"color": x.colour, "ls": x.line} for name, x in LOOKS.items()},
-        "outside lower center",
-        ncol=3 if few else 6,
-    )
+    key_below(figure, LOOKS, columns=3 if few else 6)
     return save(figure, path)
 
 
@@ -145,8 +140,7 @@ def summary(rows: Rows, env: str, path: Path) -> Path:
             right.plot(levels, share.value, LOOKS[name].line, color=LOOKS[name].colour, lw=1.4)
             right.fill_between(levels, share.low, share.high, color=LOOKS[name].colour, alpha=0.12, lw=0)
         right.set(title="share of runs above a score", xlabel="score: 0 random, 1 best of the game", ylim=(-0.02, 1.02))
-    shown = dict.fromkeys(name for runs in views.values() for name in runs)
-    key(figure, {x: {"color": LOOKS[x].colour, "ls": LOOKS[x].line} for x in shown}, "outside lower center", ncols=6)
+    key_below(figure, {name: look for name, look in LOOKS.items() if any(name in runs for runs in views.values())})
     return save(figure, path)
 
 

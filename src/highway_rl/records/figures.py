@@ -12,7 +12,7 @@ import math
 import re
 import textwrap
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -237,6 +237,12 @@ def key(figure: Any, entries: dict[str, dict[str, Any]], place: str = "outside r
 
     lines = [Line2D([], [], **given) for given in entries.values()]
     figure.legend(lines, list(entries), loc=place, frameon=False, fontsize=8, **options)
+
+
+def key_below(figure: Any, looks: Mapping[str, Look], columns: int = 6) -> None:
+    """A key of lines under the panels."""
+    lines = {name: {"color": x.colour, "ls": x.line} for name, x in looks.items()}
+    key(figure, lines, "outside lower center", ncols=min(columns, len(looks)))
 
 
 def save(figure: Any, path: Path) -> Path:
