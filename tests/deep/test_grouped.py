@@ -107,17 +107,22 @@ def test_caution_pays_the_average_less_what_luck_adds_to_the_largest(far):
     target, reference = (far + rng.normal(size=(2, len(state)))).astype(np.float32)
     counts = rng.random(len(state)) < 0.7
     pairs = grouping.alike(hashed(state), data, jnp.ones(len(state), bool), jnp.asarray(counts))
-    found = grouping.cautious(jnp.asarray(target), jnp.asarray(reference), pairs, 2.0, num_actions=2)
-    action, changed = np.asarray(data.action), 0
-    for i in range(len(state)):
+    found = grouping.cautious(jnp.asarray(target), jnp.asarray(reference), data, pairs, 2.0, num_actions=2)
+    action, last, discount = (np.asarray(x) for x in (data.action, data.last, data.discount))
+
+    def alike(i):
         same = [j for j in range(len(state)) if counts[j] and (state[j], action[j]) == (state[i], action[i])]
-        wanted = target[i]
-        if counts[i] and pairs.random[i] and len(same) >= grouping.OFTEN:
-            changed += 1
-            error = reference[same].std(ddof=1, dtype=np.float64) / math.sqrt(len(same))
-            wanted = target[same].mean(dtype=np.float64) - 2 * error / math.sqrt(math.pi)  # the larger of two: 1/√π
+        return same if counts[i] and pairs.random[i] and len(same) >= grouping.OFTEN else []
+
+    same = [alike(i) for i in range(len(state))]
+    error = [reference[s].std(ddof=1, dtype=np.float64) / math.sqrt(len(s)) if s else 0.0 for s in same]
+    after = np.array([0.0 if last[i] else discount[i] * error[i + 1] for i in range(len(state))])
+    for i, s in enumerate(same):  # the larger of two: 1/√π
+        wanted = target[s].mean(dtype=np.float64) - 2 * after[s].mean() / math.sqrt(math.pi) if s else target[i]
         assert found[i] == pytest.approx(wanted, abs=2e-4 + 5e-7 * far)
+    changed = sum(map(bool, same))
     assert 20 < changed < np.sum(counts & np.asarray(pairs.random))
+    assert any(after[s].any() for s in same)
 
 
 def test_the_largest_of_some_normal_numbers():

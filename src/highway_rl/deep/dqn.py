@@ -211,7 +211,7 @@ def targets(
         pooled = combine_by_policy(rule.backup, returns, reference, data.action, group, agent.num_policies, key, by)
         target, returns, reference = pooled
     if pairs is not None and agent.caution:
-        target = cautious(jnp.asarray(target), jnp.asarray(of_reference), pairs, agent.caution, q.shape[1])
+        target = cautious(jnp.asarray(target), jnp.asarray(of_reference), data, pairs, agent.caution, q.shape[1])
     returns, reference = by or (returns, reference)
     return Targets(target, returns, reference, sampled, of_reference)
 

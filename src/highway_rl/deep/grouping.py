@@ -151,12 +151,20 @@ def estimates(
 
 
 def cautious(
-    target: Float[Array, "t"], reference: Float[Array, "t"], pairs: Alike, caution: float, num_actions: int
+    target: Float[Array, "t"],
+    reference: Float[Array, "t"],
+    data: Trajectory,
+    pairs: Alike,
+    caution: float,
+    num_actions: int,
 ) -> Float[Array, "t"]:
     """What rows of a random pair that was met `OFTEN` are paid with `caution` c: the average of their pair's targets,
-    less c·b standard errors of its 1-step returns. A value is the largest of |A| such averages, and luck makes that one
-    too large by about b of them, the mean of the largest of |A| normal numbers. For any other pair nothing changes, and
-    with many rows the difference goes to 0.
+    less what luck adds to the value they lead to.
+
+        paid = 𝔼̂[target] − c·b·𝔼̂[γ·e(s′,a′)]          (e: the standard error of a pair's 1-step returns)
+
+    A value is the largest of |A| averages, and luck makes that one too large by about b of their standard errors, the
+    mean of the largest of |A| normal numbers. For any other pair nothing changes, and with many rows e goes to 0.
     """
     sums = lambda x: jax.ops.segment_sum(  # noqa: E731
         jnp.where(pairs.counts[:, None], x, 0.0), pairs.bucket, pairs.buckets + 1
@@ -167,7 +175,10 @@ def cautious(
     square = sums(jnp.square(reference - one)[:, None])[:, 0]
     error = jnp.sqrt(square / (count * jnp.maximum(count - 1, 1)))
     known = pairs.counts & pairs.random & (count >= OFTEN)
-    return jnp.where(known, mean - caution * largest_of(num_actions) * error, target)
+    error = jnp.where(known, error, 0.0)
+    after = jnp.where(data.last, 0.0, data.discount * jnp.concatenate([error[1:], error[-1:]]))
+    too_large = largest_of(num_actions) * sums(after[:, None])[:, 0] / count
+    return jnp.where(known, mean - caution * too_large, target)
 
 
 @functools.cache

@@ -71,7 +71,9 @@ VARIANTS = {
     "λ-return DQN: bars, γ = 0.999": Variant(False, "lambda-dqn" + FAR, TIMED, BARS),
     "Retrace(1): bars, γ = 0.999": Variant(False, "retrace" + FAR, TIMED, BARS),
     "DQN: the same, 7.5 million steps": Variant(False, "dqn" + FAR, TIMED, BARS, times=3),
+    "n-step DQN: the same, 7.5 million": Variant(False, f"n-step-dqn{FAR},n=2", TIMED, BARS, times=3),
     "λ-return DQN: the same, 7.5 million": Variant(False, "lambda-dqn" + FAR, TIMED, BARS, times=3),
+    "Retrace(1): the same, 7.5 million": Variant(False, "retrace" + FAR, TIMED, BARS, times=3),
 }
 LINES = (PAPER, "γ = 0.9999", "160 episodes stored", "time shown, γ = 0.999", "bars, γ = 0.999, 7.5 million steps")
 """Variants whose thoughts are drawn."""

@@ -24,7 +24,7 @@ from highway_rl.records.figures import axes, colour, key, log_ticks, save
 from highway_rl.runs import Config, fit
 
 GROUPED, PAPER, DQN, N_STEP = "soft-highway-dqn:chooser=grouped", "soft-highway-dqn", "dqn", "n-step-dqn"
-CAUTIOUS, HOPEFUL, WILLING = f"{GROUPED},caution=2", f"{GROUPED},optimism=1", f"{GROUPED},confidence=-2"
+CAUTIOUS, HOPEFUL, WILLING = f"{GROUPED},caution=3", f"{GROUPED},optimism=1", f"{GROUPED},confidence=-2"
 RIVALS = (PAPER, DQN, N_STEP)
 ALGOS = (GROUPED, *RIVALS, CAUTIOUS, HOPEFUL, WILLING)
 NAMES = {
