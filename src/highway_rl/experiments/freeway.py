@@ -73,7 +73,6 @@ VARIANTS = {
     "DQN: the same, 7.5 million steps": Variant(False, "dqn" + FAR, TIMED, BARS, times=3),
     "n-step DQN: the same, 7.5 million": Variant(False, f"n-step-dqn{FAR},n=2", TIMED, BARS, times=3),
     "λ-return DQN: the same, 7.5 million": Variant(False, "lambda-dqn" + FAR, TIMED, BARS, times=3),
-    "Retrace(1): the same, 7.5 million": Variant(False, "retrace" + FAR, TIMED, BARS, times=3),
 }
 LINES = (PAPER, "γ = 0.9999", "160 episodes stored", "time shown, γ = 0.999", "bars, γ = 0.999, 7.5 million steps")
 """Variants whose thoughts are drawn."""
@@ -211,7 +210,7 @@ def plot(rows: Rows, out: Path) -> list[Path]:
         counts = sorted({row["count"] for row in there})
         for ax, what in zip(grid[1:], ("value", "gap"), strict=True):
             means = [np.mean([row[what] for row in there if row["count"] == count]) for count in counts]
-            ax.plot(counts, means, look.line, lw=1.4, color=look.colour)
+            ax.plot(counts, means, look.line, lw=1.4, color=look.colour, marker="" if len(counts) > 1 else "o", ms=4)
     most, slope = max((row["count"] for row in rows), default=0), kept(DELAYED_DISCOUNT)
     grid[1].plot([0, most], [0, slope * most], ls=":", color="0.4")
     grid[1].text(most, 0.75 * slope * most, f"{slope:.2f} × crossings", ha="right", va="top", fontsize=8, color="0.3")
@@ -225,7 +224,8 @@ def plot(rows: Rows, out: Path) -> list[Path]:
 
 
 def thoughts(rows: Rows, path: Path) -> Path:
-    """The value along the road, and the value at the bottom by the number of crossings that is told."""
+    """The value along the road, of the runs that were seen on all of it with so many crossings made; and the value at
+    the bottom by the number of crossings that is told."""
     names = [name for name in LINES if select(rows, variant=name, count=-3)]
     looks, shown = in_order(list(LINES)), in_order([str(made) for made in range(0, 60, 10)])
     figure, grid = axes(
@@ -237,17 +237,21 @@ def thoughts(rows: Rows, path: Path) -> Path:
     for ax, name in zip(grid, names, strict=False):
         for made, look in shown.items():
             there = select(rows, variant=name, count=-2, made=int(made))
-            places = sorted({row["row"] for row in there}, reverse=True)
-            means = [np.mean([row["value"] for row in there if row["row"] == place]) for place in places]
-            ax.plot([BOTTOM - place for place in places], means, look.line, marker="o", ms=3, color=look.colour)
+            runs = [select(there, seed=seed) for seed in sorted({row["seed"] for row in there})]
+            whole = [sorted(run, key=lambda row: row["row"]) for run in runs if len(run) == BOTTOM]
+            if whole:
+                means = np.mean([[row["value"] for row in run] for run in whole], axis=0)
+                above = [BOTTOM - row["row"] for row in whole[0]]
+                ax.plot(above, means, look.line, marker="o", ms=3, color=look.colour)
         ax.set(title=name, xlabel="rows above the bottom", ylabel="value")
+        ax.set_ylim(bottom=0)
     for name in names:
         there, seen = select(rows, variant=name, count=-3), [x["seen"] for x in select(rows, variant=name, count=-1)]
         told = sorted({row["told"] for row in there})
         means = [np.mean([row["value"] for row in there if row["told"] == c]) for c in told]
         grid[-1].plot(told, means, looks[name].line, color=looks[name].colour, label=name)
         grid[-1].plot(max(seen), np.interp(max(seen), told, means), "o", color=looks[name].colour)
-    grid[-1].set(title="value at the bottom if told so many crossings", xlabel="told (o: the most ever made)")
+    grid[-1].set(title="value at the bottom if told so many crossings", xlabel="told (o: the most made when watched)")
     legend(grid[-1])
     key_below(figure, {f"{made} made": look for made, look in shown.items()})
     return save(figure, path)
