@@ -342,9 +342,18 @@ class Grid(gymnasium.Env):
     __module__ = "minigrid.envs.grid"
     observation_space = Dict({"image": Box(0, 255, (2, 2, 3), np.uint8), "direction": Discrete(4), "mission": Text(9)})
     action_space = Discrete(7)
+    step_count, max_steps = 0, 40
+
+    def look(self):
+        return {"image": np.array([[[1, 0, 0], [4, 5, 1]]] * 2, np.uint8), "direction": 3, "mission": "open"}
 
     def reset(self, *, seed=None, options=None):
-        return {"image": np.array([[[1, 0, 0], [4, 5, 1]]] * 2, np.uint8), "direction": 3, "mission": "open"}, {}
+        self.step_count = 0
+        return self.look(), {}
+
+    def step(self, action):
+        self.step_count += 1
+        return self.look(), 0.0, False, self.step_count == self.max_steps, {}
 
 
 class Looks(gymnasium.ObservationWrapper):
@@ -356,9 +365,14 @@ class Looks(gymnasium.ObservationWrapper):
 
 
 def test_minigrids_cells_are_places_and_views_of_ones_own_stay_what_they_are():
-    (seen, _), shown = ready(Grid()).reset(), ready(Grid()).observation_space
-    assert shown.contains(seen)
+    env = ready(Grid())
+    seen, _ = env.reset()
+    assert env.observation_space.contains(seen)
     assert np.flatnonzero(seen["image"][0, 1]).tolist() == [4, 11 + 5, 11 + 6 + 1]
+    bars = [seen["time"], *(env.step(0)[0]["time"] for _ in range(40))]
+    np.testing.assert_allclose(np.sum(bars, axis=1), np.arange(41) / 4)  # ten places for forty steps
+    np.testing.assert_allclose(bars[6], [1, 0.5, *[0] * 8])
+    assert env.reset()[0]["time"].sum() == 0
     for space, look in (
         (Box(0, 255, (2, 2, 3), np.uint8), lambda seen: seen["image"]),
         (Dict({"grid": Discrete(9)}), lambda seen: {"grid": 1}),

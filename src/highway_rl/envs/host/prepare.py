@@ -35,7 +35,7 @@ def by_call(make: Callable[..., Any], options: dict[str, Any]) -> Any:
 
 
 def ready(env: Any) -> Any:
-    """MiniGrid's cells as one-hot places; any other environment, or a view of one's own, as it is."""
+    """MiniGrid's cells as one-hot places, and its time; any other environment, or a view of one's own, as it is."""
     inside = getattr(env, "unwrapped", None)
     if any(cls.__module__.startswith("minigrid.") for cls in type(inside).__mro__):
         space = env.observation_space
@@ -46,9 +46,10 @@ def ready(env: Any) -> Any:
 
 
 class Cells(gymnasium.ObservationWrapper):
-    """MiniGrid's picture, three numbers a cell (what it is, its colour, its state), as 11 + 6 + 4 truth values."""
+    """MiniGrid's picture, three numbers a cell (what it is, its colour, its state), as 11 + 6 + 4 truth values; and its
+    time, as a bar that fills. What a goal pays falls with the time, 1 − 0.9·t/T: unseen, that would be luck."""
 
-    PLACES = (11, 6, 4)
+    PLACES, PARTS = (11, 6, 4), 10
 
     def __init__(self, env: gymnasium.Env) -> None:
         super().__init__(env)
@@ -56,13 +57,23 @@ class Cells(gymnasium.ObservationWrapper):
         shape = (*inner["image"].shape[:2], sum(self.PLACES))
         bits: Any = bool
         self.observation_space = gymnasium.spaces.Dict(
-            {"image": gymnasium.spaces.Box(0, 1, shape, bits), "direction": inner["direction"]}
+            {
+                "image": gymnasium.spaces.Box(0, 1, shape, bits),
+                "direction": inner["direction"],
+                "time": gymnasium.spaces.Box(0, 1, (self.PARTS,), np.float32),
+            }
         )
 
     def observation(self, observation: Any) -> Any:
         image = observation["image"]
         parts = [image[..., i, None] == np.arange(n) for i, n in enumerate(self.PLACES)]
-        return {"image": np.concatenate(parts, axis=-1), "direction": observation["direction"]}
+        inside: Any = self.unwrapped
+        time = np.clip(self.PARTS * inside.step_count / inside.max_steps - np.arange(self.PARTS), 0, 1)
+        return {
+            "image": np.concatenate(parts, axis=-1),
+            "direction": observation["direction"],
+            "time": time.astype(np.float32),
+        }
 
 
 class Stacked(gymnasium.Wrapper):
