@@ -27,7 +27,7 @@ from highway_rl.envs.registry import DELAYED_DISCOUNT, make_env
 from highway_rl.envs.wrappers import DelayedObservation, TimedState
 from highway_rl.experiments.base import Experiment, Row, Rows, Scale, Table, select
 from highway_rl.experiments.deep import as_deep
-from highway_rl.experiments.freeway_play import along_the_road, at_the_bottom, bar, if_told, player
+from highway_rl.experiments.freeway_play import COUNTS, along_the_road, at_the_bottom, bar, if_told, player
 from highway_rl.records.figures import axes, in_order, key_below, legend, save
 from highway_rl.runs import Config, fit
 from highway_rl.runs.trials import last_quarter
@@ -216,7 +216,7 @@ def plot(rows: Rows, out: Path) -> list[Path]:
     grid[1].text(most, 0.75 * slope * most, f"{slope:.2f} × crossings", ha="right", va="top", fontsize=8, color="0.3")
     grid[1].set(title="value at the bottom", xlabel="crossings made")
     grid[2].axhline(0, color="0.6", lw=0.8, ls=":")
-    grid[2].set(title="Q(up) − the best other action there", xlabel="crossings made")
+    grid[2].set(title="Q(up) − the best other action there (log scale)", xlabel="crossings made")
     grid[2].set_yscale("symlog", linthresh=1e-2)
     key_below(figure, looks)
     thought = [row for row in rows if row["count"] < -1]
@@ -227,7 +227,7 @@ def thoughts(rows: Rows, path: Path) -> Path:
     """The value along the road, of the runs that were seen on all of it with so many crossings made; and the value at
     the bottom by the number of crossings that is told."""
     names = [name for name in LINES if select(rows, variant=name, count=-3)]
-    looks, shown = in_order(list(LINES)), in_order([str(made) for made in range(0, 60, 10)])
+    looks = in_order(list(LINES))
     figure, grid = axes(
         len(names) + 1,
         "Freeway, reward at the end: what the networks think",
@@ -235,25 +235,24 @@ def thoughts(rows: Rows, path: Path) -> Path:
         size=(4.6, 3.4),
     )
     for ax, name in zip(grid, names, strict=False):
-        for made, look in shown.items():
-            there = select(rows, variant=name, count=-2, made=int(made))
+        for made in range(0, COUNTS, 10):
+            there = select(rows, variant=name, count=-2, made=made)
             runs = [select(there, seed=seed) for seed in sorted({row["seed"] for row in there})]
             whole = [sorted(run, key=lambda row: row["row"]) for run in runs if len(run) == BOTTOM]
             if whole:
                 means = np.mean([[row["value"] for row in run] for run in whole], axis=0)
                 above = [BOTTOM - row["row"] for row in whole[0]]
-                ax.plot(above, means, look.line, marker="o", ms=3, color=look.colour)
-        ax.set(title=name, xlabel="rows above the bottom", ylabel="value")
-        ax.set_ylim(bottom=0)
+                ax.plot(above, means, "o-", ms=3, color="0.25")
+                ax.text(max(above) + 0.2, means[0], f"{made} made", va="center", fontsize=8)
+        ax.set(title=name, xlabel="rows above the bottom", ylabel="value", xlim=(-0.4, BOTTOM + 0.8))
+        ax.set_ylim(0, 1.1 * ax.get_ylim()[1])
     for name in names:
-        there, seen = select(rows, variant=name, count=-3), [x["seen"] for x in select(rows, variant=name, count=-1)]
+        there = select(rows, variant=name, count=-3)
         told = sorted({row["told"] for row in there})
         means = [np.mean([row["value"] for row in there if row["told"] == c]) for c in told]
         grid[-1].plot(told, means, looks[name].line, color=looks[name].colour, label=name)
-        grid[-1].plot(max(seen), np.interp(max(seen), told, means), "o", color=looks[name].colour)
-    grid[-1].set(title="value at the bottom if told so many crossings", xlabel="told (o: the most made when watched)")
+    grid[-1].set(title="value at the bottom if told so many crossings", xlabel="told")
     legend(grid[-1])
-    key_below(figure, {f"{made} made": look for made, look in shown.items()})
     return save(figure, path)
 
 

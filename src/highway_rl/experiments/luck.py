@@ -29,9 +29,9 @@ RIVALS = (PAPER, DQN, N_STEP)
 ALGOS = (GROUPED, *RIVALS, CAUTIOUS, HOPEFUL, WILLING)
 NAMES = {
     GROUPED: "Soft Highway, grouped",
-    CAUTIOUS: "grouped, cautious",
-    HOPEFUL: "grouped, optimistic",
-    WILLING: "grouped, open until shown wrong",
+    CAUTIOUS: "grouped, caution=3",
+    HOPEFUL: "grouped, optimism=1",
+    WILLING: "grouped, confidence=-2",
     PAPER: "Soft Highway, the paper's gate",
     DQN: "DQN",
     N_STEP: "n-step DQN",

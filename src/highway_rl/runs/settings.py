@@ -34,7 +34,7 @@ MEANING = {
     "normalize": "whether real numbers of observations are brought to mean 0, deviation 1",
     "chooser": "who says which return is paid: sample (the paper), learned or grouped",
     "confidence": "standard errors by which the chooser grouped has to be sure",
-    "caution": "standard errors that the chooser grouped takes off the values that noise leads to",
+    "caution": "how often the chooser grouped takes off what luck adds to the largest value",
     "optimism": "rows that a return counts for in its own average (chooser grouped)",
     "num_policies": "behavioural policies whose returns are told apart; the best one counts",
     "policy_is": "what a behavioural policy is: what acted between two refreshes (refresh), or in one episode",
