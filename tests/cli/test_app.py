@@ -64,7 +64,7 @@ def test_list_names_every_experiment_and_environment(capsys):
         (["solve", "chain", "maze"], "one environment, or one file per action"),
         (["run", "toy-delayed", "--scale", "huge"], ": invalid choice 'huge' for argument '--scale'"),
         (["run", "main", "--minutes", "0"], "minutes=0.0: give"),
-        (["run", "main", "--cell", "nope"], "nope is no stored run: give the id of one"),
+        (["run", "main", "--cell", "nope"], "cell 'nope' is no stored run: give the id of one"),
         (["run", "multi-room", "--minutes", "5"], "multi-room trains no networks: leave --minutes out"),
         (["run", "mains"], "unknown experiment 'mains'"),
         (["run", "toy-delayed", "--workers", "0"], "workers=0: give a whole number >= 1"),

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from highway_rl.experiments import main_plot, queue
-from highway_rl.experiments.retrace_weights import share
+from highway_rl.experiments.retrace_weights import beside
 
 RESULTS = Path(__file__).parents[2] / "results"
 
@@ -28,7 +28,9 @@ def test_what_retrace_keeps_is_its_score_beside_the_better_highway_agent(delayed
     for task in delayed["Retrace(1)"]:
         mean = {name: sum(row["greedy"] for row in tasks[task]) / len(tasks[task]) for name, tasks in delayed.items()}
         better = max(mean["Soft Highway DQN"], mean["n-step Highway DQN"])
-        assert share(delayed, task) == pytest.approx(mean["Retrace(1)"] / better)
+        found = beside(delayed, task)
+        assert found.value == pytest.approx(mean["Retrace(1)"] / better)
+        assert found.low <= found.value <= found.high
 
 
 def test_screens_alone_have_no_weights_to_show():

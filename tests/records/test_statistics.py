@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import mannwhitneyu, norm, spearmanr, trim_mean
+from scipy.stats import bootstrap, mannwhitneyu, norm, spearmanr, trim_mean
 
 from highway_rl.records.statistics import (
     Interval,
@@ -21,6 +21,7 @@ from highway_rl.records.statistics import (
     probability_of_improvement,
     profile,
     rank_correlation,
+    ratio_of_means,
 )
 
 quickly = settings(max_examples=60, deadline=None)
@@ -390,3 +391,12 @@ def test_rank_correlation_of_several_games_is_their_mean_and_its_interval_holds_
     assert noisy.low < noisy.value < noisy.high
     with pytest.raises(ValueError, match="by_game"):
         rank_correlation({"one": [[1.0], []]})
+
+
+def test_the_ratio_of_means_is_of_means_and_its_interval_holds_it():
+    x, y = np.array([1.0, 2.0, 3.0]), np.array([4.0, 4.0, 4.0])
+    found = ratio_of_means(x, y)
+    assert found.value == 0.5
+    low, high = bootstrap((x,), np.mean, method="percentile", rng=0).confidence_interval
+    assert (4 * found.low, 4 * found.high) == pytest.approx((low, high), abs=0.1)
+    assert np.isnan(ratio_of_means(x, [0.0]).value)

@@ -24,7 +24,7 @@ class Run:
 
     highway-rl run deep --scale paper --minutes 9 --workers 2
 
-    highway-rl run main --cell 1f0c9a2b
+    highway-rl run main --cell 22740ce6
     """
 
     experiment: Annotated[Positional[str], arg(metavar="EXPERIMENT")]
@@ -44,7 +44,7 @@ class Run:
     minutes: float | None = None
     """Stop training networks after so many minutes; the same command goes on from there."""
     cell: str | None = None
-    """Make this stored training run again, by its id, and compare; nothing is written."""
+    """Make this stored training run again, by its id, whatever experiment it is of, and compare; nothing is written."""
     resume: bool = False
     """Keep the rows of cells that are stored already, if the same code, scale and seed made them."""
     debug: bool = False

@@ -55,7 +55,7 @@ class HostLoop:
         self.here: Any = None
         spec, coded, count = env.spec, codec_of(env.spec), len(seeds)
         self.coded = coded
-        each = lambda f, *axes: jax.vmap(f, in_axes=(0, *axes), axis_size=count)  # noqa: E731
+        each = lambda f, *axes: loop.of_each(f, (0, *axes), count)  # noqa: E731
 
         def draw(own: Any, run: loop.Run, number: Any) -> loop.Drawn:
             return loop.draw(spec, agent_of(own), schedule, run.key, number)

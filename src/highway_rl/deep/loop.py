@@ -8,6 +8,7 @@ from after the next refresh.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -90,6 +91,19 @@ def advance(
         return _period(env, agent, schedule, run, number, learns, look)
 
     return jax.lax.scan(one, run, first + jnp.arange(periods, dtype=jnp.int32))
+
+
+def of_each(one: Callable[..., Any], axes: Sequence[int | None], runs: int, devices: int = 1) -> Callable[..., Any]:
+    """`one` for so many runs side by side, spread over devices. A single run on a CPU is not batched: products of
+    matrices, and networks that are picked by number, are slower in a batch of one."""
+    if runs > 1 or jax.default_backend() != "cpu":
+        return jax.vmap(one, in_axes=tuple(axes), axis_size=runs // devices)
+
+    def alone(*given: Any) -> Any:
+        single = [x if axis is None else jax.tree.map(lambda y: y[0], x) for x, axis in zip(given, axes, strict=True)]
+        return jax.tree.map(lambda x: jnp.asarray(x)[None], one(*single))
+
+    return alone
 
 
 def _period(

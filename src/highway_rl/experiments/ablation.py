@@ -1,7 +1,7 @@
 """What the ablations have in common: variants of one agent on two delayed games, all with the k that the main screen
 chose for the Highway agent of that game; curves, every seed's test, and tables.
 
-The two games were named before any of these runs was made.
+The two games were named before any of these runs was made, and after runs of `preset=explorer` on them.
 """
 
 from __future__ import annotations

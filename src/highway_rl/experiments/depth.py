@@ -20,6 +20,7 @@ DEPTHS: dict[Scale, tuple[int | str, ...]] = {
     "paper": (2, 3, 5, 8, 16, "end"),
 }
 SYMBOL = {"end": "∞"}
+LINES = {"n-step DQN": ":", "n-step Highway DQN": "-"}
 
 
 def _variants(depths: tuple[int | str, ...]) -> Variants:
@@ -54,7 +55,7 @@ def plot(rows: Rows, out: Path) -> list[Path]:
     tasks = list(next(iter(runs.values())))
     tests = {"training": "training score", "greedy": "greedy test"}
     panels = [(task, test) for test in tests for task in tasks]
-    figure, grid = axes(len(panels), EXPERIMENT.summary, columns=len(tasks), size=(4.4, 2.8))
+    figure, grid = axes(len(panels), EXPERIMENT.summary.capitalize(), columns=len(tasks), size=(4.4, 2.8))
     depths = DEPTHS[scale]
     for ax, (task, test) in zip(grid, panels, strict=True):
         for kind, algo in KINDS.items():
@@ -62,7 +63,7 @@ def plot(rows: Rows, out: Path) -> list[Path]:
             found = {i: one for i, its in enumerate(mine) if (one := average(its, test)) is not None}
             style, at = look(algo), list(found)
             means, lows, highs = zip(*found.values(), strict=True) if found else ((), (), ())
-            ax.plot(at, means, style.line, marker="o", ms=4, color=style.colour, label=kind)
+            ax.plot(at, means, LINES[kind], marker="o", ms=4, color=style.colour, label=kind)
             ax.fill_between(at, lows, highs, color=style.colour, alpha=0.18, lw=0)
             for i, its in enumerate(mine):
                 each = values(its, test)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from highway_rl.experiments.ablation import Variants, ablation
 from highway_rl.experiments.base import FAILS, HOLDS, PARTLY, Rows, Scale, Verdict
-from highway_rl.experiments.scores import above, said, values
+from highway_rl.experiments.scores import above, said, share
 
 GATE = "max {1, n}: the gate"
 EVERY = {
@@ -27,20 +25,15 @@ def failing(runs: dict[str, dict[str, Rows]]) -> Verdict:
         if name == GATE:
             continue
         found = above(runs[GATE], by_task, "greedy")
-        ratio = [_mean(by_task[task]) / max(_mean(runs[GATE][task]), 1e-9) for task in by_task]
-        words.append(
-            f"{name}: {', '.join(f'{x:.2f}' for x in ratio)} of the gate's score, P(gate above) {said(found, 2)}"
-        )
+        ratios = {task: share(its, runs[GATE][task], "greedy") for task, its in by_task.items()}
+        parts = ", ".join(f"{task.removeprefix('minatar/')} {said(one, 2)}" for task, one in ratios.items())
+        words.append(f"{name}: {parts} of the gate's score, P(gate above) {said(found, 2)}")
         if name != NOT_THE_PAPERS:
             likely.append(0.0 if found is None else found.value)
-            shares += ratio
+            shares += [one.value for one in ratios.values()]
     above_all = min(likely, default=0.0) >= 0.75
     verdict = HOLDS if above_all and max(shares, default=1.0) <= 0.5 else PARTLY if above_all else FAILS
     return Verdict("; ".join(words), verdict)
-
-
-def _mean(rows: Rows) -> float:
-    return float(np.mean(values(rows, "greedy") or [0.0]))
 
 
 EXPERIMENT = ablation(

@@ -53,10 +53,13 @@ def screens(rows: Rows, path: Path, env: str) -> Path:
     size, _ = about(rows)
     found = screened(rows, env)
     texts = [(name, algo) for name, algos in main.methods(size).items() for algo in algos]
+    steps, seeds = f"{size.screen_steps:,} steps", f"{size.screen_seeds} seed{'s' * (size.screen_seeds > 1)}"
     figure, grid = axes(
-        len(found), "The screen: training score of every setting, over the last quarter", columns=min(len(found), 3),
+        len(found),
+        f"The screen: training score of every setting, last quarter of {steps}, mean of {seeds}",
+        columns=min(len(found), 3),
         size=(4.2, 3.8),
-    )  # fmt: skip
+    )
     shapes = dict(zip(size.ks, "osD^v", strict=False))
     for ax, (task, scores) in zip(grid, found.items(), strict=True):
         for i, (name, algo) in enumerate(texts):
@@ -79,8 +82,10 @@ def curves(rows: Rows, path: Path) -> Path:
     size, _ = about(rows)
     panels = [(env, task, found) for env in size.envs for task, found in _by_task(rows, env).items()]
     few = len(panels) < 3
+    counts = sorted({len(its) for _, _, found in panels for its in found.values()})
+    seeds = " or ".join(map(str, counts)) + (" seeds" if counts[-1] > 1 else " seed")
     figure, grid = axes(
-        len(panels), "Training score (mean over seeds, 95 % interval)", columns=min(len(panels), 5),
+        len(panels), f"Training score (mean over {seeds}, 95 % interval)", columns=min(len(panels), 5),
         size=(6.4, 3.6) if few else (3.0, 2.6),
     )  # fmt: skip
     for ax, (env, task, found) in zip(grid, panels, strict=True):
@@ -119,7 +124,7 @@ def summary(rows: Rows, env: str, path: Path) -> Path:
         left, middle, right = grid[3 * line : 3 * line + 3]
         ways = normal(runs, "greedy")
         _bars(left, {name: found.iqm for name, found in aggregate(ways).items()})
-        games = f" ({len(next(iter(ways.values())))} games)"
+        games = f"\n({len(next(iter(ways.values())))} games)"
         left.set(title=VIEWS[view] + games, xlabel="interquartile mean: 0 random, 1 best of the game")
         pairs = [(a, b) for a in HIGHWAY for b in runs if b not in HIGHWAY]
         for i, (a, b) in enumerate(pairs):

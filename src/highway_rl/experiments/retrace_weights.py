@@ -12,8 +12,9 @@ from highway_rl.deep.diagnostics import RATIO_DEPTHS
 from highway_rl.experiments import main
 from highway_rl.experiments.base import FAILS, HOLDS, PARTLY, Experiment, Rows, Scale, Stage, Table, Verdict
 from highway_rl.experiments.main import DELAYED, HIGHWAY, finals, title
-from highway_rl.experiments.scores import ByTask, above, said, values
+from highway_rl.experiments.scores import ByTask, above, said, share, values
 from highway_rl.records.figures import axes, in_order, legend, save
+from highway_rl.records.statistics import Interval, aggregate
 
 RETRACE = "Retrace(1)"
 
@@ -23,15 +24,20 @@ def stages(scale: Scale, seed: int, rows: Rows) -> list[Stage]:
     return main.stages(scale, seed, rows)
 
 
-def weights(rows: Rows) -> dict[tuple[str, str], np.ndarray]:
-    """By task and options, the mean product over the next 1, 2, 4, … actions at the end of Retrace's long runs,
-    [depth]."""
+def products_of(rows: Rows) -> dict[tuple[str, str], np.ndarray]:
+    """By task and options, the product over the next 1, 2, 4, … actions at the end of Retrace's long runs,
+    [seed, depth]."""
     by_task: dict[tuple[str, str], list[list[float]]] = {}
     for env in dict.fromkeys(row["env"] for row in rows):
         for task, its in finals(rows, env, "best").get(RETRACE, {}).items():
             sound = [row["ratio"] for row in its if row["broken"] is None]
             by_task[task, env] = [[np.nan if x is None else x for x in products] for products in sound]
-    tables = {where: np.array(each, float) for where, each in by_task.items()}
+    return {where: np.array(each, float) for where, each in by_task.items()}
+
+
+def weights(rows: Rows) -> dict[tuple[str, str], np.ndarray]:
+    """The mean over seeds, [depth]."""
+    tables = products_of(rows)
     return {where: np.nansum(x, 0) / np.maximum((~np.isnan(x)).sum(0), 1) for where, x in tables.items()}
 
 
@@ -48,20 +54,24 @@ def halving(products: np.ndarray) -> tuple[float, float]:
     return float(-np.log(2) / slope), float(1 - rest / spread) if spread > 0 else float("nan")
 
 
-def share(runs: Mapping[str, ByTask], task: str) -> float:
+def beside(runs: Mapping[str, ByTask], task: str) -> Interval[float]:
     """Retrace's greedy score beside that of the better Highway agent."""
-    means = {name: float(np.mean(values(runs[name][task], "greedy") or [0.0])) for name in (RETRACE, *HIGHWAY)}
-    return means[RETRACE] / max(*(means[name] for name in HIGHWAY), 1e-9)
+    better = max(HIGHWAY, key=lambda name: float(np.mean(values(runs[name][task], "greedy") or [0.0])))
+    return share(runs[RETRACE][task], runs[better][task], "greedy")
 
 
 def fading(rows: Rows) -> Verdict:
     """Claim 16: keeps up without delay; fails with it, at half of Highway's score or less in every game, as in claim
     12; and ratios that fade exponentially."""
-    found = [halving(products) for products in weights(rows).values()]
-    depth, fit = np.nanmedian([x for x, _ in found]), np.nanmedian([x for _, x in found])
-    line = f"a straight line explains {fit:.0%} of its logarithm"
-    words = [f"the product halves every {depth:.2g} steps (median over tasks); {line}"]
-    holds = [bool(fit >= 0.9)]
+    each = [np.array([halving(x) for x in products]) for products in products_of(rows).values()]
+    sound = [x[~np.isnan(x).any(1)] for x in each]
+    lasts, fits = ({str(i): x[:, j] for i, x in enumerate(sound) if len(x)} for j in range(2))
+    words, holds = [], [False]
+    if lasts:
+        depth, fit = (aggregate({"": x})[""].median for x in (lasts, fits))
+        line = f"a straight line explains {said(fit, 3)} of its logarithm"
+        words = [f"the product halves every {said(depth)} steps (median over tasks); {line}"]
+        holds = [fit.value >= 0.9]
     for env in dict.fromkeys(row["env"] for row in rows):
         runs = finals(rows, env, "best")
         if not runs:
@@ -70,11 +80,11 @@ def fading(rows: Rows) -> Verdict:
             continue
         likely = {name: above(runs[name], runs[RETRACE], "greedy") for name in HIGHWAY}
         most = max(one.value if one else 0.0 for one in likely.values())
-        shares = {task: share(runs, task) for task in runs[RETRACE]}
-        fails = most >= 0.75 and max(shares.values()) <= 0.5
+        shares = {task: beside(runs, task) for task in runs[RETRACE]}
+        fails = most >= 0.75 and max(one.value for one in shares.values()) <= 0.5
         holds.append(fails if env == DELAYED else most < 0.75)
         said_ = ", ".join(f"P({name} above Retrace) = {said(one, 2)}" for name, one in likely.items())
-        parts = ", ".join(f"{title(task, env)} {x:.2f}" for task, x in shares.items())
+        parts = ", ".join(f"{title(task, env)} {said(x, 2)}" for task, x in shares.items())
         words.append(
             f"{'with' if env == DELAYED else 'without'} delay ({len(runs[RETRACE])} tasks) {said_}; Retrace's share of"
             f" the better one's score: {parts}"

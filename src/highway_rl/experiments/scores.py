@@ -9,7 +9,14 @@ import numpy as np
 
 from highway_rl.experiments.base import Row, Rows, Table
 from highway_rl.records.figures import look
-from highway_rl.records.statistics import Interval, curve_interval, interval, mean, probability_of_improvement
+from highway_rl.records.statistics import (
+    Interval,
+    curve_interval,
+    interval,
+    mean,
+    probability_of_improvement,
+    ratio_of_means,
+)
 
 ByTask = Mapping[str, Rows]
 """The runs of a method, by task; a run is a seed."""
@@ -63,6 +70,11 @@ def above(one: ByTask, other: ByTask, name: str) -> Interval[float] | None:
     if not tasks:
         return None
     return probability_of_improvement({t: mine[t] for t in tasks}, {t: theirs[t] for t in tasks})
+
+
+def share(one: Rows, other: Rows, name: str) -> Interval[float]:
+    """The mean of one's scores beside that of the other's; zero of none."""
+    return ratio_of_means(values(one, name) or [0.0], values(other, name) or [0.0])
 
 
 def draw_curves(

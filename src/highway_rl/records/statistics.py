@@ -141,6 +141,17 @@ def probability_of_improvement(
     return Interval(*map(float, found))
 
 
+def ratio_of_means(x: Any, y: Any, *, confidence: float = 0.95, repeats: int = 2000, seed: int = 0) -> Interval[float]:
+    """The mean of x beside that of y, mean(x) / mean(y), drawn apart; NaN where the mean of y is 0."""
+    both = [_array(name, z, 1, "a list of finite numbers, one per seed") for name, z in (("x", x), ("y", y))]
+
+    def ratio(z: list[np.ndarray]) -> np.ndarray:
+        over, under = z[0].mean(-1), z[1].mean(-1)
+        return np.asarray(over / np.where(under == 0, np.nan, under))
+
+    return Interval(*map(float, _bootstrap(ratio, both, confidence, repeats, seed)))
+
+
 def rank_correlation(
     by_game: Mapping[str, Sequence[Any]], *, confidence: float = 0.95, repeats: int = 2000, seed: int = 0
 ) -> Interval[float]:

@@ -83,7 +83,7 @@ class Program(NamedTuple):
             agent = make_agent(self.one(own), env.spec)
             return loop.advance(env, agent, self.schedule, run, first, 1, learn_from, look)
 
-        every = self._spread(jax.vmap(more, in_axes=(0, 0, None, None, None)), 3)
+        every = self._spread(loop.of_each(more, (0, 0, None, None, None), len(self.labels), self.devices), 3)
 
         def all_runs(runs: loop.Run, *when: Any) -> tuple[loop.Run, loop.Curve]:
             return every(self.own, runs, *when)

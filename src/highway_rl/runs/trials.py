@@ -233,7 +233,9 @@ def rerun(out: Path, name: str, report: Callable[[dict[str, Any]], None] = lambd
             {**record["provenance"], **next(run for run in record["runs"] if run["id"] == name)},
             {**provenance(), **next(run for run in again["runs"] if run["id"] == name)},
         )
-    raise ValueError(f"{name} is no stored run: give the id of one in {out / FOLDER}, as `highway-rl report` shows it")
+    raise ValueError(
+        f"cell {name!r} is no stored run: give the id of one in {out / FOLDER}, as `highway-rl report` shows it"
+    )
 
 
 def last_quarter(curve: Rows) -> float | None:
