@@ -329,3 +329,17 @@ def test_late_reward_needs_the_highway():
     assert solved[0] == 0
     assert solved[1] == 0
     assert solved[2] >= seeds - 1
+
+
+@pytest.mark.parametrize("runs", [1, 3])
+def test_of_each_is_one_run_after_the_other(runs):
+    """Batched or, where there is one on a CPU, not."""
+
+    def one(own, run, shared):
+        return {"sum": own + run["x"] * shared}, run["x"][0]
+
+    own, x = jnp.arange(float(runs)), jnp.arange(2.0 * runs).reshape(runs, 2)
+    found, first = loop.of_each(one, (0, 0, None), runs)(own, {"x": x}, 2.0)
+    alone = [one(own[i], {"x": x[i]}, 2.0) for i in range(runs)]
+    np.testing.assert_array_equal(found["sum"], np.stack([a["sum"] for a, _ in alone]))
+    np.testing.assert_array_equal(first, np.stack([b for _, b in alone]))
