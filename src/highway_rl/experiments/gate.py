@@ -32,7 +32,7 @@ def failing(runs: dict[str, dict[str, Rows]]) -> Verdict:
             likely.append(0.0 if found is None else found.value)
             shares += [one.value for one in ratios.values()]
     above_all = min(likely, default=0.0) >= 0.75
-    verdict = HOLDS if above_all and max(shares, default=1.0) <= 0.5 else PARTLY if above_all else FAILS
+    verdict = HOLDS if above_all and shares and all(x <= 0.5 for x in shares) else PARTLY if above_all else FAILS
     return Verdict("; ".join(words), verdict)
 
 

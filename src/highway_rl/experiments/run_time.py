@@ -90,7 +90,7 @@ def hours(rows: Rows) -> Verdict:
     near = lambda x, y: 0.75 * y <= x <= 1.25 * y  # noqa: E731
     good = [(near(highway, 2.1), near(trace, 6.9)) for highway, trace in ratios]
     verdict = HOLDS if all(map(all, good)) else PARTLY if any(map(any, good)) else FAILS
-    of = "by the fastest periods, and between the slowest and the fastest"
+    of = "by the fastest periods, in brackets with the slowest of the one or the other"
     return Verdict(f"times of DQN on {rows[0]['timed_on']}, {of}: {'; '.join(words)}", verdict)
 
 
