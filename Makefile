@@ -8,7 +8,7 @@ export PYTHONDONTWRITEBYTECODE :=
 BROWSER := chromium chromium-headless-shell chromium-browser google-chrome
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test browser coverage lint docs bench experiments mutations clean
+.PHONY: help demo test long browser coverage lint docs bench experiments mutations clean
 
 help:  ## show this
 	@grep -hE '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -25,6 +25,9 @@ demo: $(READY)  ## two agents on a Gymnasium task that pays late: curves and a f
 
 test: $(READY) lint $(if $(CI),browser)  ## lint, types and the whole test suite
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+
+long: $(READY)  ## the tests that take long, which `make test` leaves out; CI runs both
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m long
 
 browser:  ## a Chromium to test the report in, on Debian as root; without one these tests are skipped
 	@for name in $(BROWSER); do command -v $$name && exit; done; \

@@ -39,11 +39,14 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """The pages of docs are the longest, and each worker takes a file of them first."""
     items.sort(key=lambda item: item.path.name not in ("test_docs.py", "test_tutorials.py"))
-    if "full" not in (config.option.markexpr or ""):
-        skip = pytest.mark.skip(reason="full size: run with -m full")
-        for item in items:
-            if "full" in item.keywords:
-                item.add_marker(skip)
+    asked = config.option.markexpr or ""
+    for marker, reason, run in (
+        ("full", "full size: run with -m full", "full" in asked),
+        ("long", "takes long: run with -m long", "long" in asked or "full" in asked),
+    ):
+        for item in () if run else items:
+            if marker in item.keywords:
+                item.add_marker(pytest.mark.skip(reason=reason))
 
 
 TESTS = Path(__file__).parent

@@ -84,6 +84,7 @@ forget()
 """Several commands in one process, each of them with nothing registered, as in a process of its own."""
 
 
+@pytest.mark.long
 def test_registered_things_survive_the_process(tmp_path):
     """config.json alone tells what to import: to resume, evaluate, draw and load; without it, one line says so."""
     (tmp_path / "mymodule.py").write_text(MINE + "\nregister()\n")

@@ -75,6 +75,7 @@ def test_several_networks_share_their_averages():
     np.testing.assert_allclose(joined[:, 3:], ((each[0] + each[1]) / 2)[:, 3:], atol=1e-6)
 
 
+@pytest.mark.long
 def test_it_trains_saves_and_explains(tmp_path):
     """Beside a run that chooses by samples; two policies are pooled in the same way."""
     small = {"capacity": 300, "start": 100, "refresh": 100, "network": "mlp", "num_policies": 2}

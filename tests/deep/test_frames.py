@@ -42,6 +42,7 @@ def flicker(kept_once: bool) -> Env:
     return Env(Spec("flicker", SHOWN, 2, horizon=7, frames=FRAMES if kept_once else 1), reset, step)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("policies", "envs"), [pytest.param(1, 1, marks=pytest.mark.full), (2, 2)])
 def test_a_run_is_the_same(policies, envs):
     """To the bit while nothing is forgotten; afterwards rows whose frames are gone are not drawn, which changes it."""
@@ -72,6 +73,7 @@ def test_a_run_is_the_same(policies, envs):
     np.testing.assert_array_equal(equal(ours), equal(theirs))
 
 
+@pytest.mark.long
 def test_forgotten_frames_are_not_drawn():
     """A full ring: every row that may be drawn has the frames it was made with."""
     agent = DQN(network=mlp, batch_size=8, epsilon_end=1.0)  # acts the same whatever it learns

@@ -105,6 +105,7 @@ def translated(f, *args):
     return jax.jit(f).trace(*args).lower(lowering_platforms=("cuda",)).as_text()
 
 
+@pytest.mark.long
 def test_a_gpu_trains_with_the_kernels_and_a_cpu_without():
     env, plan = make_env("minatar/breakout", delay="end"), Schedule(steps=200, start=100, refresh=100, capacity=100)
     for agent, kernels in ((DQN(), 8), (LEARNED, 8), (DQN(optimizer=lambda: optax.adam(1.0)), 0)):

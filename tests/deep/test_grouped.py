@@ -145,6 +145,7 @@ def test_without_chance_it_is_the_paper_s_gate():
     np.testing.assert_array_equal(found.returns, paper.returns)
 
 
+@pytest.mark.long
 def test_luck_does_not_pay():
     """Coins that are worth nothing: the paper's gate promises more the longer it looks, this one does not."""
     rng, length, episodes = np.random.default_rng(0), 30, 300
@@ -187,6 +188,7 @@ def test_rows_that_are_not_real_are_no_part_of_any_pair():
     assert not np.any(pairs.counts & ~real)
 
 
+@pytest.mark.long
 def test_it_trains_and_tells_how_much_is_luck():
     told = []
     config = runs.Config(

@@ -37,6 +37,7 @@ def trained(steps, **settings):
     return runs.fit(config)
 
 
+@pytest.mark.long
 def test_over_one_refresh_it_is_the_networks_themselves():
     """To the bit; and after a single period of learning, whatever it is over."""
     (mean,) = trained(1_500, average=1).params
@@ -65,6 +66,7 @@ def test_scales_are_those_of_now():
         np.testing.assert_allclose(mine, theirs, rtol=1e-5)
 
 
+@pytest.mark.long
 def test_it_changes_nothing_in_training():
     mean, alone = trained(1_500, average=5), trained(1_500, average=0)
     training.same(mean.last.learning.params, alone.last.learning.params)

@@ -151,6 +151,7 @@ def test_seeds_together_are_seeds_alone():
     assert not np.array_equal(together.learning.params.small[0], together.learning.params.small[1])
 
 
+@pytest.mark.long
 def test_settings_are_leaves():
     """Rules, α, λ, the depths' prior, discounts, learning rates and ε in one program equal the same runs alone."""
     env = probes.late(8)

@@ -245,6 +245,7 @@ def test_a_trace_or_pooled_policies_look_everywhere():
     assert looks_everywhere(DQN(rule=SOME["soft-highway"], num_policies=2))
 
 
+@pytest.mark.long
 def test_large_observations_are_learned_from_where_they_lie(monkeypatch):
     """The store and the batch's rows in place of a copy of them: the same networks after the same updates."""
     learned = []

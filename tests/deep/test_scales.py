@@ -131,6 +131,7 @@ def rich():
     return env.wrapped(name="rich", observation=env.spec.observation, reset=env.reset, step=step)
 
 
+@pytest.mark.long
 def test_what_pays_hundreds_late_is_valued_as_soon(tmp_path):
     """The preset counts in the largest reward, which is found at the first refresh; counted in ones the same updates
     get hardly anywhere. Values are told in what is paid, also by the file."""

@@ -30,7 +30,10 @@ def run(tmp_path_factory):
     return once
 
 
-@pytest.fixture(scope="module", params=NAMES)
+LATER = {"freeway", "luck", "noise", "late-tasks", "toy-delayed"}  # eight to thirty-five seconds each
+
+
+@pytest.fixture(scope="module", params=[pytest.param(n, marks=pytest.mark.long) if n in LATER else n for n in NAMES])
 def stored(request, run):
     return base.find(request.param), run(request.param)
 
@@ -221,6 +224,7 @@ def check_ten_layouts(rows, rooms):
     assert found["PI"][4] < found["Highway VI (max)"][4]
 
 
+@pytest.mark.long
 def test_multi_room_iterations_on_ten_layouts():
     rows = [
         {**WHERE, "rooms": 4, "layout": i, "smallest_side": side, **row}

@@ -21,6 +21,7 @@ def experiment(request):
     return base.find(request.param)
 
 
+@pytest.mark.long
 def test_rows_carry_their_provenance(experiment, out):
     rows = experiment.stored(out)
     assert rows
@@ -29,6 +30,7 @@ def test_rows_carry_their_provenance(experiment, out):
     assert len({row["id"] for row in rows}) == len(rows)
 
 
+@pytest.mark.long
 def test_figures_and_tables_come_from_rows_alone(experiment, out, tmp_path):
     rows = experiment.stored(out)
     figures = experiment.plot(rows, tmp_path)
@@ -39,6 +41,7 @@ def test_figures_and_tables_come_from_rows_alone(experiment, out, tmp_path):
     assert all(len(line) == len(table.columns) for table in tables for line in table.rows)
 
 
+@pytest.mark.long
 def test_each_claim_gets_a_verdict(experiment, out):
     for claim in claims.check(out, experiment):
         assert claim["verdict"] in (base.HOLDS, base.PARTLY, base.FAILS)
@@ -52,6 +55,7 @@ def test_without_runs_a_claim_is_not_yet_run_and_a_figure_says_how(experiment, t
         experiment.stored(tmp_path)
 
 
+@pytest.mark.long
 def test_nothing_is_left_to_do(out):
     asked = []
     assert queue.work(queue.deep(), "smoke", 0, out, say=asked.append)

@@ -60,6 +60,7 @@ def test_what_is_thought_at_the_bottom():
     assert freeway_play.if_told(played)[:2] == [{"told": 0, "value": 80 / 3}, {"told": 5, "value": 83 / 3}]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("bars", [False, True])
 @as_deep()
 def test_told_what_is_so_it_thinks_what_it_thinks(bars):

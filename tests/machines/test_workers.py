@@ -34,6 +34,7 @@ def test_workers():
             one.result()
 
 
+@pytest.mark.long
 def test_a_cluster_begun_here_listens_on_loopback_only():
     with workers("ray", 1) as found:
         assert found.submit(0, os.getpid).result() != os.getpid()

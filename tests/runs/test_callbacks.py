@@ -58,6 +58,7 @@ def test_enough_ends_the_training_and_it_is_evaluated(tmp_path):
     assert runs.fit(config, tmp_path / "run", resume=True).step == 400
 
 
+@pytest.mark.long
 def test_an_agent_learns_on_as_if_it_had_not_stopped(tmp_path):
     """In memory and from a folder: the same networks as those of one long run."""
     options = {"algo": "dqn", "episodes": 2, **SETTINGS}

@@ -26,6 +26,7 @@ def check(seen):
     assert set(shares) == {whole // 8}
 
 
+@pytest.mark.long
 def test_sixteen_runs_on_eight_devices_are_the_same_to_the_bit():
     check(found())
 

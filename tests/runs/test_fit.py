@@ -43,6 +43,7 @@ def test_stopped_and_resumed_is_the_same_run(whole, tmp_path):
     assert (tmp_path / "metrics.csv").read_bytes() == (out / "metrics.csv").read_bytes()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "periods", [pytest.param(3, marks=pytest.mark.full), 6, pytest.param(9, marks=pytest.mark.full)]
 )
@@ -82,6 +83,7 @@ def same_end(out: Path, whole: tuple[runs.Trained, Path]) -> None:
     assert (out / "metrics.csv").read_bytes() == (whole[1] / "metrics.csv").read_bytes()
 
 
+@pytest.mark.long
 def test_killed_while_it_trains(whole, tmp_path):
     """SIGKILL at some moment after the second checkpoint, then resumed: it ends as the run nobody disturbed."""
     runs.write_config(CONFIG, tmp_path)

@@ -277,6 +277,7 @@ def test_what_was_trained_by_an_older_preset_goes_on_so(tmp_path, version, then)
     assert folder.as_then(games, version) == games
 
 
+@pytest.mark.long
 def test_a_folder_of_an_older_preset_is_resumed_and_loaded(tmp_path):
     """As one is that format 3 wrote: neither config.json nor the checkpoints know of what the preset does since."""
     small = {"capacity": 500, "start": 250, "refresh": 250, "k": 1, "network": "mlp", "batch_size": 8}

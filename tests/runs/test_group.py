@@ -49,6 +49,7 @@ def listens(process):
     return {c.laddr.ip.removeprefix("::ffff:") for c in found if c.status == "LISTEN"}
 
 
+@pytest.mark.long
 def test_two_processes_make_the_rows_of_one_and_the_first_writes_them(tmp_path):
     port, out = free_port(), tmp_path / "group"
     both = [begin(i, port, [*SWEEP, "--out", str(out)]) for i in range(2)]

@@ -96,6 +96,7 @@ def test_programs_train_in_turn_into_one_folder(breaks, tmp_path):
     assert [r["algo"] for r in trained.scores[::4]] == list(algos)  # in the order they were asked for
 
 
+@pytest.mark.long
 def test_a_run_does_not_depend_on_the_others(whole, tmp_path):
     """soft-highway-dqn alone, and beside dqn: the same rows, but for the order in which floats are added."""
     config = dataclasses.replace(CONFIG, algos=("soft-highway-dqn",), seeds=1, steps=600)

@@ -37,6 +37,7 @@ def rows(made):
     return {row["id"]: {k: v for k, v in row.items() if k not in MADE} for row in made}
 
 
+@pytest.mark.long
 def test_rows_are_those_of_this_process_to_the_bit(address, tmp_path):
     here = rows(sweep(SPEC, out=tmp_path / "here"))
     made = sweep(SPEC, out=tmp_path / "ray", executor="ray", workers=2, address=address)
@@ -45,6 +46,7 @@ def test_rows_are_those_of_this_process_to_the_bit(address, tmp_path):
     assert len({row["training"] for row in made}) > 3
 
 
+@pytest.mark.long
 def test_worker_and_driver_are_killed_and_nothing_is_lost_or_repeated(address, tmp_path):
     cells.kills(tmp_path, "ray", address)
 

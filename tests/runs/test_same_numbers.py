@@ -84,6 +84,7 @@ def close(found: str, name: str) -> None:
         assert [a for a, _ in floats] == pytest.approx([b for _, b in floats], rel=1e-4, abs=1e-5, nan_ok=True)
 
 
+@pytest.mark.long
 def test_the_numbers_are_nearly_the_same_with_a_hurried_compiler():
     close(made(["late-few"])["late-few"], "late-few")
 

@@ -75,6 +75,7 @@ def test_what_is_not_better_is_said_not_to_be(quick, tmp_path, factor, verdict):
     assert tune("late", out=tmp_path, trials=2, fresh=6, **FIELDS).verdict == verdict
 
 
+@pytest.mark.long
 def test_an_interrupted_search_goes_on(quick, tmp_path):
     quick.stop_at = 4
     with pytest.raises(KeyboardInterrupt):

@@ -26,6 +26,7 @@ def test_blocks_in_this_process_are_the_model(tmp_path):
     assert spread.high == pytest.approx((out - x)[alive].max())
 
 
+@pytest.mark.long
 def test_four_workers_agree_and_one_that_dies_gets_its_block_again():
     """The pieces are loaded in the workers; one is killed in the middle."""
     with workers("local", 4) as found:

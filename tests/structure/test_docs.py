@@ -4,13 +4,13 @@ import re
 
 import pytest
 import tyro
-from pages import PAGES, ROOT, blocks, check_python, examples, name
+from pages import PAGES, ROOT, blocks, check_python, name, with_examples
 
 import highway_rl
 from highway_rl.cli import app as cli
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if examples(page) and "tutorials" not in page.parts], ids=name)
+@pytest.mark.parametrize("page", with_examples(tutorials=False))
 def test_python_blocks(page, tmp_path):
     check_python(page, tmp_path)
 

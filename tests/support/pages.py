@@ -6,12 +6,17 @@ import subprocess
 import sys
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(path for path in (*ROOT.glob("docs/**/*.md"), ROOT / "README.md") if path.exists())
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 QUICKLY = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}  # most examples run shorter than they compile
 LONG = {"README.md": {"NPROC": "1"}}  # it trains until the task is solved, fastest on one thread
+LATER = {"deep.md", "gymnasium.md", "noise.md", "target.md", "gate.md", "seeds.md"}
+"""They take ten seconds to half a minute each."""
 END_OF_BLOCK = "=== end of block ==="
 
 
@@ -32,6 +37,13 @@ def examples(page: Path) -> list[tuple[str, str]]:
         for (language, code), (kind, below) in pairwise(found)
         if language == "python"
     ]
+
+
+def with_examples(tutorials: bool) -> list[Any]:
+    """The pages that have some, in the folder of tutorials or elsewhere, as parameters of a test."""
+    pages = [page for page in PAGES if examples(page) and ("tutorials" in page.parts) == tutorials]
+    marks = {True: pytest.mark.long, False: ()}
+    return [pytest.param(page, id=name(page), marks=marks[page.name in LATER]) for page in pages]
 
 
 def check_python(page: Path, folder: Path) -> None:
