@@ -9,7 +9,7 @@ import pytest
 from highway_rl.core import targets
 from highway_rl.deep import loop, networks
 from highway_rl.deep.dqn import DQN
-from highway_rl.deep.layers import convolve
+from highway_rl.deep.layers import Linear, convolve
 from highway_rl.deep.networks import NETWORKS, BoardNetwork, SmallBoards, register_network, unrolled
 from highway_rl.deep.refresh import make_agent
 from highway_rl.deep.schedule import Schedule
@@ -45,6 +45,52 @@ def test_bands_are_the_same_function(shape):
     assert np.std(wanted) > 0.1
     np.testing.assert_allclose(by_bands, wanted, rtol=1e-5, atol=1e-5)
     np.testing.assert_array_equal(chosen, wanted)  # a CPU goes through the windows
+
+
+@pytest.mark.parametrize(
+    ("board", "size", "stride"),
+    [
+        ((84, 84, 4), 8, 4),
+        ((20, 20, 6), 4, 2),
+        ((23, 26, 5), 4, 2),
+        ((30, 31, 3), 6, 2),
+        ((9, 8, 3), 3, 3),
+        ((9, 9, 4), 3, 1),
+    ],
+)
+def test_a_convolution_is_that_of_jax(board, size, stride):
+    """Windows that are blocks, windows that are cut out, sides that leave a rest: values and gradients of one picture,
+    of many, one by one and together, and of many for each of several networks."""
+    rng, outputs = np.random.default_rng(0), 7
+    pictures = jnp.asarray(rng.normal(size=(3, *board)), jnp.float32)
+    made = [Linear(size * size * board[2], outputs, jax.random.key(i)) for i in range(2)]
+    layer, layers = made[0], jax.tree.map(lambda *x: jnp.stack(x), *made)
+
+    def theirs(layer, picture):
+        window = layer.weight.reshape(size, size, board[2], outputs)
+        kinds = ("NHWC", "HWIO", "NHWC")
+        found = jax.lax.conv_general_dilated(picture[None], window, (stride, stride), "VALID", dimension_numbers=kinds)
+        return found[0] + layer.bias
+
+    def ours(layer, picture):
+        return convolve(layer, picture, size, stride)
+
+    def with_gradients(one, axes):
+        for axis in axes:
+            one = jax.vmap(one, in_axes=axis)
+        loss = lambda *given: jnp.sum(jnp.sin(one(*given)))  # noqa: E731
+        return jax.jit(lambda *given: (one(*given), jax.grad(loss, argnums=(0, 1))(*given)))
+
+    for given, axes in (
+        ((layer, pictures[0]), ()),
+        ((layer, pictures), ((None, 0),)),
+        ((layers, pictures), ((None, 0), (0, None))),
+    ):
+        found, wanted = with_gradients(ours, axes)(*given), with_gradients(theirs, axes)(*given)
+        jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-4, atol=2e-4), found, wanted)
+        if axes:  # the innermost as one: the pictures together
+            together = with_gradients(ours, axes[1:])(*given)
+            jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-4, atol=2e-4), together, wanted)
 
 
 def test_a_picture_is_bytes_from_0_to_1():

@@ -270,7 +270,7 @@ def update(
     def error(params: Weights) -> tuple[Float[Array, ""], Float[Array, "p a"]]:
         rows = obs if one else jax.tree.map(lambda x: x[passengers:], obs)
         whole = network(agent, spec, params)
-        q, unit = jax.vmap(whole)(rows), unit_of(whole)
+        q, unit = networks.of_many(whole, rows), unit_of(whole)
         return loss(agent, q[-action.shape[0] :] / unit, action, target / unit), q[:passengers, : spec.num_actions]
 
     (value, q), gradient = jax.value_and_grad(error, has_aux=True)(params)

@@ -75,7 +75,10 @@ class HostLoop:
                 learning, loss, _ = agent.learn(learning, batches, (turn, i), jnp.zeros((0, coded.width), jnp.uint8))
                 return learning, loss
 
-            learning, loss = jax.lax.scan(one, learning, jnp.arange(updates))
+            if updates == 1:  # a loop would copy what it changes
+                learning, loss = one(learning, 0)
+            else:
+                learning, loss = jax.lax.scan(one, learning, jnp.arange(updates))
             return learning, losses.at[turn].set(jnp.mean(loss))
 
         def finish(own: Any, run: loop.Run, drawn: loop.Drawn, played: loop.Played) -> Any:

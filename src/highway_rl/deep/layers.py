@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -46,30 +47,70 @@ def patches(board: Any, size: int, stride: int = 1) -> Any:
 
     On small boards and batched over many networks this is faster than the library's convolution on CPU and GPU.
     """
-    height, width, _ = board.shape
+    height, width = board.shape[-3:-1]
     rows, columns = (height - size) // stride + 1, (width - size) // stride + 1
     shifted = [
-        board[i : i + stride * (rows - 1) + 1 : stride, j : j + stride * (columns - 1) + 1 : stride]
+        board[..., i : i + stride * (rows - 1) + 1 : stride, j : j + stride * (columns - 1) + 1 : stride, :]
         for i in range(size)
         for j in range(size)
     ]
     return np.concatenate(shifted, axis=-1) if isinstance(board, np.ndarray) else jnp.concatenate(shifted, axis=-1)
 
 
-def convolve(layer: Linear, board: Array, size: int, stride: int) -> Float[Array, "h2 w2 o"]:
-    """A convolution without padding. Windows stay in the board's own type until the product: a byte a cell for truth
-    values, and for pictures, whose cells are from 0 to 1 by the weights' scale.
+def convolve(layer: Linear, board: Array, size: int, stride: int) -> Float[Array, "*n h2 w2 o"]:
+    """A convolution without padding, of one board or, unless they hold truth values, of many. Windows stay in the
+    board's own type until the product: a byte a cell for truth values, and for pictures, whose cells are from 0 to 1 by
+    the weights' scale.
 
     On boards of truth values the bias is the weight of an input that is one, so that its gradient comes out of the same
-    product.
+    product. Windows that move by whole fractions of themselves are not cut out (`by_blocks`).
     """
-    windows = patches(board, size, stride)
     if board.dtype != bool:
-        return windows.astype(jnp.float32) @ (layer.weight / (255 if board.dtype == jnp.uint8 else 1)) + layer.bias
+        weight = layer.weight / (255 if board.dtype == jnp.uint8 else 1)
+        if stride > 1 and size % stride == 0:
+            return by_blocks(weight, board, size, stride) + layer.bias
+        return product(patches(board, size, stride).astype(jnp.float32), weight) + layer.bias
+    windows = patches(board, size, stride)
     pad = -(windows.shape[-1] + 1) % 4  # rows of a multiple of four are read faster
     ones = jnp.broadcast_to(jnp.asarray([1] + pad * [0], windows.dtype), (*windows.shape[:2], 1 + pad))
     weight = jnp.concatenate([layer.weight, layer.bias[None], jnp.zeros((pad, layer.bias.shape[0]), jnp.float32)])
     return jnp.concatenate([windows, ones], axis=-1).astype(jnp.float32) @ weight
+
+
+def by_blocks(weight: Float[Array, "i o"], board: Array, size: int, stride: int) -> Float[Array, "*n h2 w2 o"]:
+    """A convolution whose windows are k × k blocks of stride × stride cells: what each block gives to each of the k²
+    windows it lies in is one product, whose parts are added up. Less memory is moved than by cutting windows out."""
+    k, (*many, height, width, c) = size // stride, board.shape
+    h, w = ((n - size) // stride + k for n in (height, width))
+    blocks = board[..., : h * stride, : w * stride, :].reshape(*many, h, stride, w, stride, c).swapaxes(-4, -3)
+    each = weight.reshape(k, stride, k, stride, c, -1).transpose(1, 3, 4, 0, 2, 5).reshape(stride * stride * c, -1)
+    return gathered(product(blocks.reshape(*many, h, w, -1).astype(jnp.float32), each), k)
+
+
+def product(x: Float[Array, "*n i"], weight: Float[Array, "i o"]) -> Float[Array, "*n o"]:
+    """x·W as one product of two matrices, so that the gradient of W is one, too, with no operand turned round."""
+    return (x.reshape(-1, x.shape[-1]) @ weight).reshape(*x.shape[:-1], -1)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
+def gathered(given: Float[Array, "*n h w kko"], k: int) -> Float[Array, "*n h2 w2 o"]:
+    """What k × k blocks give to the window they make up, added up."""
+    h, w, parts = given.shape[-3] - k + 1, given.shape[-2] - k + 1, jnp.split(given, k * k, axis=-1)
+    return functools.reduce(jnp.add, (x[..., n // k :, n % k :, :][..., :h, :w, :] for n, x in enumerate(parts)))
+
+
+def _gathered(given: Float[Array, "*n h w kko"], k: int) -> tuple[Float[Array, "*n h2 w2 o"], None]:
+    return gathered(given, k), None
+
+
+def _scattered(k: int, _: None, g: Float[Array, "*n h2 w2 o"]) -> tuple[Float[Array, "*n h w kko"]]:
+    """The gradient, which autodiff would write as a sum of k² arrays of this size, nearly all zero."""
+    none = [(0, 0)] * (g.ndim - 3)
+    around = [(*none, (n // k, k - 1 - n // k), (n % k, k - 1 - n % k), (0, 0)) for n in range(k * k)]
+    return (jnp.concatenate([jnp.pad(g, pad) for pad in around], axis=-1),)
+
+
+gathered.defvjp(_gathered, _scattered)
 
 
 def split(obs: PyTree) -> tuple[list[Array], list[Array]]:

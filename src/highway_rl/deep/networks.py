@@ -75,9 +75,27 @@ class BoardNetwork(eqx.Module):
         self.head = (Dueling if dueling else Linear)(hidden[-1], spec.num_actions, next(keys))
 
     def __call__(self, obs: PyTree) -> Float[Array, "a"]:
-        (x,), others = split(obs)
+        (board,), others = split(obs)
+        return self.beyond(self.features(board), others)
+
+    def many(self, obs: PyTree) -> Float[Array, "n a"]:
+        """Of n observations: pictures go through the convolutions together, whose gradients then are single products of
+        matrices."""
+        leaves = jax.tree.leaves(obs)
+        (board,) = (x for x in leaves if x.ndim == 4)
+        if board.dtype == bool:
+            return jax.vmap(self)(obs)
+        others = [x for x in leaves if x is not board]
+        return jax.vmap(lambda x, others: self.beyond(x, split(others)[1]))(self.features(board), others)
+
+    def features(self, x: Array) -> Float[Array, "*n h w c"]:
+        """What the convolutions make of a board, or of many."""
         for layer, window in zip(self.convolutions, self.windows, strict=True):
             x = jax.nn.relu(convolve(layer, x, *window))
+        return x
+
+    def beyond(self, x: Float[Array, "h w c"], others: list[Array]) -> Float[Array, "a"]:
+        """What the dense layers make of those features, with the observation's other parts beside them."""
         features = jnp.concatenate([x.reshape(-1), *others])
         # left alone, XLA would split the product with these features into one for each part
         features = jax.lax.optimization_barrier(features) if others else features
@@ -89,6 +107,11 @@ class BoardNetwork(eqx.Module):
         if len(self.convolutions) > 1 or self.shape[0] * self.shape[1] > 144:
             return self
         return SmallBoards(self)
+
+
+def of_many(network: Any, obs: PyTree) -> Float[Array, "n a"]:
+    """The network's values of n observations, by a way of its own (`many`) where it has one."""
+    return network.many(obs) if hasattr(network, "many") else jax.vmap(network)(obs)
 
 
 class SmallBoards(eqx.Module):

@@ -29,6 +29,8 @@ LARGE = 2**28
 """Bytes of a period's observations beyond which its batches are taken from the store one by one."""
 ROWS_AT_ONCE = 2000
 """Rows of the store that go through the network together: bounds the memory of a refresh."""
+NEAR = 2**21
+"""Bytes of the observations that a CPU has go through it together, so that what layers make stays in its caches."""
 
 
 def make_agent(agent: DQN, spec: Spec) -> Agent:
@@ -230,8 +232,7 @@ def whole_store(
     by_slot = lambda x: jnp.moveaxis(x, 1, 0).reshape(-1, *x.shape[2:])  # noqa: E731
     flat = by_slot(obs)  # slot by slot, so that rows never written come last
     count = flat.shape[0]
-    size = min(ROWS_AT_ONCE, count)
-    whole = -(-count // size)
+    most_at_once = min(ROWS_AT_ONCE, count)
     many = dqn.prepared(agent, spec, params)
 
     def each(part: Array) -> Array:
@@ -246,7 +247,9 @@ def whole_store(
             return flat.at[at].get(mode="fill", fill_value=0)
         return coded.whole(flat, held[jnp.minimum(at, count - 1)])
 
-    def some(each: Any) -> Any:
+    def some(each: Any, size: int) -> Any:
+        whole = -(-count // size)
+
         def values(flat: Array, wanted: Array) -> Array:
             rows = rings * (2 * (step // rings) + 1)  # a truncated step takes two, the newest observation one
             reached = jnp.arange(count) < size * jnp.minimum((rows + size - 1) // size, whole)
@@ -264,7 +267,9 @@ def whole_store(
 
         return values
 
-    def everything(each: Any) -> Any:
+    def everything(each: Any, size: int) -> Any:
+        whole = -(-count // size)
+
         def values(flat: Array, _: Array) -> Array:
             padded = jnp.pad(flat, ((0, whole * size - count), (0, 0))).reshape(whole, size, width)
             return jax.lax.map(each, padded).reshape(-1, agent.heads * spec.num_actions)[:count]
@@ -278,7 +283,9 @@ def whole_store(
         on_gpu = lambda rows: dqn.joined(agent, spec, kernels(rows))  # noqa: E731
     mask = by_slot(jnp.broadcast_to(wanted, (rings, slots)))
     which = everything if wanted is True and coded.frames == 1 else some
-    q = jax.lax.platform_dependent(flat, mask, cpu=some(each), cuda=which(on_gpu), default=which(each))
+    on_cpu = some(each, max(1, min(most_at_once, NEAR // coded.width)))
+    rest = {"cuda": which(on_gpu, most_at_once), "default": which(each, most_at_once)}
+    q = jax.lax.platform_dependent(flat, mask, cpu=on_cpu, **rest)
     return jnp.moveaxis(q.reshape(slots, rings, -1), 1, 0)
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -21,7 +22,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree, UInt8
 
 from highway_rl.core.targets import TargetRule
 from highway_rl.data.codec import codec_of
-from highway_rl.deep.networks import MakeNetwork
+from highway_rl.deep.networks import MakeNetwork, of_many
 from highway_rl.types import Spec
 
 LEAST = 1e-3
@@ -43,12 +44,19 @@ class Scaled(eqx.Module):
     floor: Float[Array, ""] | None = None
 
     def __call__(self, obs: PyTree) -> Float[Array, "a"]:
+        return self._around(self.network, obs)
+
+    def many(self, obs: PyTree) -> Float[Array, "n a"]:
+        """Of n observations."""
+        return self._around(lambda seen: of_many(self.network, seen), obs)
+
+    def _around(self, network: Callable[[PyTree], Array], obs: PyTree) -> Float[Array, "*n a"]:
         if self.mean:
             leaves, structure = jax.tree.flatten(obs)
             shift, scale = (iter(jax.lax.stop_gradient(x)) for x in (self.mean, self.deviation))
             seen = [(leaf - next(shift)) / next(scale) if is_real(leaf) else leaf for leaf in leaves]
             obs = jax.tree.unflatten(structure, seen)
-        values = self.network(obs)
+        values = network(obs)
         if self.unit is None or self.floor is None:
             return values
         unit, floor = jax.lax.stop_gradient((self.unit, self.floor))
