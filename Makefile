@@ -23,7 +23,7 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY)  ## two agents on a Gymnasium task that pays late: curves and a film, into demo/
 	$(BIN)/highway-rl demo
 
-test: $(READY) lint $(if $(CI),browser)  ## lint, types and the whole test suite
+test: $(READY) lint $(if $(CI),browser)  ## lint, types and the test suite, without what takes long
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 long: $(READY)  ## the tests that take long, which `make test` leaves out; CI runs both

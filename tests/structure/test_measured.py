@@ -60,7 +60,7 @@ def test_how_the_solver_grows():
 
 def test_steps_a_second_on_gymnasium_s_environments():
     page = (ROOT / "docs" / "gymnasium.md").read_text(encoding="utf-8")
-    rows = json.loads((ROOT / "results" / "host-cpu.json").read_text(encoding="utf-8"))["rows"]
+    rows = json.loads((ROOT / "results" / "host-cpu-x86.json").read_text(encoding="utf-8"))["rows"]
     for task, envs in {(row["task"], row["envs"]): None for row in rows}:
         found = {row["who"]: row for row in rows if (row["task"], row["envs"]) == (task, envs)}
         theirs = found.pop("stable-baselines3")["per_s"]

@@ -16,7 +16,7 @@ import numpy as np
 from highway_rl.experiments import main
 from highway_rl.experiments.base import Experiment, Rows, Scale, Stage, Table, Verdict
 from highway_rl.experiments.main import DELAYED, PLAIN, title
-from highway_rl.experiments.scores import TESTS, ByTask, average, draw_curves, mark, seed_table, values
+from highway_rl.experiments.scores import TESTS, ByTask, average, draw_curves, how_many, mark, seed_table, values
 from highway_rl.records.figures import axes, in_order, key_below, save
 from highway_rl.runs.trials import Trial
 
@@ -102,7 +102,8 @@ def draw(
     look = {name: one for name, one in in_order(variants[scale]).items() if name in runs}
     tasks = list(next(iter(runs.values())))
     wide = 3 if also else 2
-    figure, grid = axes(wide * len(tasks), heading, columns=wide, size=(4.4, 3.0))
+    seeds = how_many(its for by_task in runs.values() for its in by_task.values())
+    figure, grid = axes(wide * len(tasks), f"{heading}, {seeds}", columns=wide, size=(4.4, 3.0))
     for i, task in enumerate(tasks):
         mine = {name: by_task[task] for name, by_task in runs.items()}
         panels = grid[wide * i : wide * (i + 1)]

@@ -9,7 +9,7 @@ import numpy as np
 from highway_rl.experiments.ablation import SIZES, Variants, ablation, by_variant
 from highway_rl.experiments.base import FAILS, HOLDS, PARTLY, Rows, Scale, Verdict
 from highway_rl.experiments.main import title
-from highway_rl.experiments.scores import average, said, values
+from highway_rl.experiments.scores import average, how_many, said, values
 from highway_rl.records.figures import axes, look, save
 from highway_rl.records.statistics import Interval, rank_correlation
 
@@ -55,7 +55,8 @@ def plot(rows: Rows, out: Path) -> list[Path]:
     tasks = list(next(iter(runs.values())))
     tests = {"training": "training score", "greedy": "greedy test"}
     panels = [(task, test) for test in tests for task in tasks]
-    figure, grid = axes(len(panels), EXPERIMENT.summary.capitalize(), columns=len(tasks), size=(4.4, 2.8))
+    seeds = how_many(its for by_task in runs.values() for its in by_task.values())
+    figure, grid = axes(len(panels), f"{EXPERIMENT.summary.capitalize()}, {seeds}", columns=len(tasks), size=(4.4, 2.8))
     depths = DEPTHS[scale]
     for ax, (task, test) in zip(grid, panels, strict=True):
         for kind, algo in KINDS.items():

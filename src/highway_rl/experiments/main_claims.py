@@ -76,4 +76,4 @@ def _compared(rows: Rows, env: str) -> tuple[str, bool, float]:
     whole = seeds >= 10 and len(tasks) == len(size.tasks) and size.steps[env] >= 5_000_000
     late = "reward at the end" if env == DELAYED else "reward as the task pays it"
     much = f"{late}, {len(tasks)} of {len(size.tasks)} tasks, {count(rows, env)}"
-    return f"{much}: a Highway agent is best on {ahead}; {words}", whole, least
+    return f"{much}: a Highway agent has the best mean greedy score on {ahead}; {words}", whole, least

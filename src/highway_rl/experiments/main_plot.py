@@ -12,7 +12,7 @@ from highway_rl.experiments import main
 from highway_rl.experiments.base import Experiment, Rows, Table
 from highway_rl.experiments.main import DELAYED, HIGHWAY, Setting, Size, about, finals, title
 from highway_rl.experiments.main_claims import comparison, freeway
-from highway_rl.experiments.scores import TESTS, ByTask, above, by_game, draw_curves, mark, said, seed_table
+from highway_rl.experiments.scores import TESTS, ByTask, above, by_game, draw_curves, how_many, mark, said, seed_table
 from highway_rl.records.figures import axes, key, key_below, look, save
 from highway_rl.records.statistics import aggregate, normalised, profile
 
@@ -82,8 +82,7 @@ def curves(rows: Rows, path: Path) -> Path:
     size, _ = about(rows)
     panels = [(env, task, found) for env in size.envs for task, found in _by_task(rows, env).items()]
     few = len(panels) < 3
-    counts = sorted({len(its) for _, _, found in panels for its in found.values()})
-    seeds = " or ".join(map(str, counts)) + (" seeds" if counts[-1] > 1 else " seed")
+    seeds = how_many(its for _, _, found in panels for its in found.values())
     figure, grid = axes(
         len(panels), f"Training score (mean over {seeds}, 95 % interval)", columns=min(len(panels), 5),
         size=(6.4, 3.6) if few else (3.0, 2.6),
@@ -124,7 +123,8 @@ def summary(rows: Rows, env: str, path: Path) -> Path:
         left, middle, right = grid[3 * line : 3 * line + 3]
         ways = normal(runs, "greedy")
         _bars(left, {name: found.iqm for name, found in aggregate(ways).items()})
-        games = f"\n({len(next(iter(ways.values())))} games)"
+        seeds = how_many(its for by_task in runs.values() for its in by_task.values())
+        games = f"\n({len(next(iter(ways.values())))} games, {seeds} each)"
         left.set(title=VIEWS[view] + games, xlabel="interquartile mean: 0 random, 1 best of the game")
         pairs = [(a, b) for a in HIGHWAY for b in runs if b not in HIGHWAY]
         for i, (a, b) in enumerate(pairs):
@@ -139,7 +139,7 @@ def summary(rows: Rows, env: str, path: Path) -> Path:
             xlim=(-0.03, 1.03),
             ylim=(len(pairs) - 0.5, -0.5),
         )
-        levels = np.linspace(0, 1.2, 61)
+        levels = np.linspace(0, 1.6, 81)
         for name, by_task in ways.items():
             share = profile(by_task, levels, repeats=500)
             right.plot(levels, share.value, LOOKS[name].line, color=LOOKS[name].colour, lw=1.4)

@@ -12,8 +12,8 @@ from highway_rl.deep.diagnostics import RATIO_DEPTHS
 from highway_rl.experiments import main
 from highway_rl.experiments.base import FAILS, HOLDS, PARTLY, Experiment, Rows, Scale, Stage, Table, Verdict
 from highway_rl.experiments.main import DELAYED, HIGHWAY, finals, title
-from highway_rl.experiments.scores import ByTask, above, said, share, values
-from highway_rl.records.figures import axes, in_order, legend, save
+from highway_rl.experiments.scores import ByTask, above, how_many, said, share, values
+from highway_rl.records.figures import axes, in_order, key, save
 from highway_rl.records.statistics import Interval, aggregate
 
 RETRACE = "Retrace(1)"
@@ -93,8 +93,9 @@ def fading(rows: Rows) -> Verdict:
 
 
 def plot(rows: Rows, out: Path) -> list[Path]:
-    figure, (ax,) = axes(1, "Retrace(1): mean product of clipped ratios", size=(6.4, 4.0))
-    found = weights(rows)
+    found, envs = weights(rows), list(dict.fromkeys(row["env"] for row in rows))
+    seeds = how_many(its for env in envs for its in finals(rows, env, "best").get(RETRACE, {}).values())
+    figure, (ax,) = axes(1, f"Retrace(1): mean product of clipped ratios, {seeds}", size=(7.2, 4.0))
     looks = in_order(dict.fromkeys(task for task, _ in found))
     marks = dict(zip(looks, itertools.cycle("os^DvPX"), strict=False))
     for (task, env), products in found.items():
@@ -102,9 +103,14 @@ def plot(rows: Rows, out: Path) -> list[Path]:
         line = "-" if env == DELAYED else "--"
         depths = np.array(RATIO_DEPTHS)[there]
         shade = looks[task].colour
-        ax.plot(depths, products[there], line, marker=marks[task], ms=4, color=shade, label=title(task, env))
+        ax.plot(depths, products[there], line, marker=marks[task], ms=4, color=shade)
     ax.set(yscale="log", xlabel="depth (a straight line fades exponentially)", ylabel="at the end of training")
-    legend(ax)
+    games = {title(task, ""): {"color": looks[task].colour, "marker": marks[task], "ms": 4} for task in looks}
+    kinds = [("with delay", "-", True), ("without delay", "--", False)]
+    lines = {
+        name: {"color": "0.4", "ls": line} for name, line, late in kinds if late in [e == DELAYED for _, e in found]
+    }
+    key(figure, games | lines, "outside right center", handlelength=3)
     return [save(figure, out / "retrace-weights.png")]
 
 

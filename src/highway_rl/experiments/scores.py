@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -44,6 +44,12 @@ def values(rows: Rows, name: str) -> list[float]:
 
 def by_game(runs: ByTask, name: str) -> dict[str, list[float]]:
     return {task: values(rows, name) for task, rows in runs.items()}
+
+
+def how_many(groups: Iterable[Rows]) -> str:
+    """How many seeds each of these has, in words: "10 seeds", or "5 or 10 seeds"."""
+    counts = sorted({len(rows) for rows in groups})
+    return " or ".join(map(str, counts)) + (" seed" if counts == [1] else " seeds")
 
 
 def average(rows: Rows, name: str) -> Interval[float] | None:
@@ -91,8 +97,8 @@ def draw_curves(
         found = curve_interval(table, repeats=300)
         style = (looks or {}).get(label) or look(label)
         steps = np.array(whole[0]["step"]) / unit
-        ax.plot(steps, found.value, style.line, color=style.colour, lw=1.4, label=label)
-        ax.fill_between(steps, found.low, found.high, color=style.colour, alpha=0.18, lw=0)
+        ax.plot(steps, found.value, style.line, color=style.colour, lw=1.6, label=label)
+        ax.fill_between(steps, found.low, found.high, color=style.colour, alpha=0.12, lw=0)
     ax.set_xlabel(f"{name} steps")
 
 

@@ -6,6 +6,7 @@ is one of structure: b² at most ten times the entries a state has, so that a so
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,10 @@ def bands_of(rows: Any) -> tuple[int, int] | None:
     """How many places moves go down and up; None where they go too far, or the rows are not compiled."""
     if not isinstance(rows, CompiledRows) or rows.drift is None:
         return None
-    down, up = rows.shapes.reach(rows.start, rows.successor, rows.probability, rows.shape[1], rows.shape[0])
-    return (down, up) if max(down, up) ** 2 <= 10 * rows.work / rows.shape[0] else None
+    S, A = rows.shape
+    most = math.isqrt(10 * rows.work // S)
+    down, up = rows.shapes.reach(rows.start, rows.successor, rows.probability, A, S, most)
+    return (down, up) if max(down, up) <= most else None
 
 
 def banded(rows: CompiledRows, bands: tuple[int, int], meter: Meter) -> Any:

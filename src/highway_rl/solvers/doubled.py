@@ -11,6 +11,7 @@ for linear systems.
 from __future__ import annotations
 
 import copy
+import dataclasses
 from typing import Any
 
 import numba
@@ -49,7 +50,7 @@ def beyond(rows: Any, x: Float[np.ndarray, "s"], half: float) -> CompiledRows | 
     rounding = rows.drift.rounding + (rows.widest + 1) * EPS  # that of ρ, and of chances that were summed
     if not (np.isfinite(largest) and rows.drift.least > 4 * rounding * rows.drift.top):
         return None
-    left.drift = rows.drift._replace(rounding=rounding, largest_reward=largest)
+    left.drift = dataclasses.replace(rows.drift, rounding=rounding, largest_reward=largest)
     return left
 
 

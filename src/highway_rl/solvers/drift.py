@@ -12,6 +12,8 @@ expected time to an end, where every policy ends. Rounding of float64 is counted
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 from typing import NamedTuple
 
 import numpy as np
@@ -34,7 +36,8 @@ class Spread(NamedTuple):
         return self.high - self.low
 
 
-class Drift(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Drift:
     """w and the range of w − γPw; `rounding`: what one backup loses at most, relative to rewards and values."""
 
     weight: Float[np.ndarray, "s"]
@@ -43,12 +46,12 @@ class Drift(NamedTuple):
     rounding: float
     largest_reward: float
 
-    @property
+    @functools.cached_property
     def top(self) -> float:
         """max w."""
         return float(self.weight.max(initial=0.0))
 
-    @property
+    @functools.cached_property
     def flat(self) -> bool:
         """Whether w is 1 everywhere: then shifts are one number."""
         return bool(self.weight.min(initial=1.0) == 1.0 and self.top == 1.0)

@@ -108,14 +108,19 @@ def _threads() -> tuple[int, ThreadPoolExecutor]:
     return count, ThreadPoolExecutor(count, "highway-rl")
 
 
-def in_parts(run: Callable[..., tuple[float, float, float]], states: int, work: int) -> Spread:
-    """`run(first, last)` over all states, on all cores where that pays."""
+def each_part(run: Callable[[int, int], Any], states: int, work: int) -> list[Any]:
+    """What `run(first, last)` gives over all states, on all cores where that pays."""
     count, pool = _threads() if work >= ENOUGH else (1, None)
     if pool is None or count == 1:
-        return Spread(*run(0, states))
+        return [run(0, states)]
     ends = [states * i // count for i in range(count + 1)]
     others = [pool.submit(run, first, last) for first, last in pairwise(ends[1:])]
-    parts = [run(ends[0], ends[1]), *(other.result() for other in others)]
+    return [run(ends[0], ends[1]), *(other.result() for other in others)]
+
+
+def in_parts(run: Callable[[int, int], tuple[float, float, float]], states: int, work: int) -> Spread:
+    """What passes over all parts changed, together."""
+    parts = each_part(run, states, work)
     return Spread(min(p[0] for p in parts), max(p[1] for p in parts), max(p[2] for p in parts))
 
 
@@ -130,7 +135,6 @@ class CompiledRows:
         self.reward = np.ascontiguousarray(mdp.reward, np.float64)
         self.shape = S, A = self.reward.shape
         self.start, self.successor, self.probability = _layout(mdp)
-        validate.in_range(self.successor, S)
         discount = np.asarray(mdp.discount, np.float64)
         self.discount = float(discount.flat[0])
         if np.any(discount != self.discount):  # a factor of each row goes into the row
@@ -198,7 +202,8 @@ class CompiledPolicy:
                 self.held = np.full(S, -1, np.int32)
                 self.parts = own, np.empty(size, np.uint32), np.empty(size), np.empty(S)
                 self.single = np.empty(size if scattered(rows) else 0, np.float32)
-            kernels.choose(*rows.table()[:4], policy, self.held, *self.parts, self.single)
+            given = *rows.table()[:4], policy, self.held, *self.parts, self.single
+            each_part(lambda first, last: kernels.choose(*given, first, last), S, rows.work)
         self.reward: Value = self.parts[3]
         self.work = self.parts[2].size
 
@@ -239,15 +244,16 @@ def _room(rows: CompiledRows, policy: Actions) -> tuple[Any, int]:
 def _layout(mdp: MDP | SparseMDP) -> tuple[Any, np.ndarray, np.ndarray]:
     """start, successor and probability of all rows, without copying where rows have one length."""
     if isinstance(mdp, MDP):
-        validate.in_range(np.asarray(mdp.successor).astype(np.uint32, copy=False), mdp.num_states)
+        successor = np.ascontiguousarray(mdp.successor, np.int32).view(np.uint32)
+        validate.in_range(successor, mdp.num_states)
         probability = np.ascontiguousarray(mdp.probability, np.float64)
         K = probability.shape[-1]
         if probability.size >= LARGE and np.count_nonzero(probability) >= 0.7 * probability.size:
-            successor = np.ascontiguousarray(mdp.successor, np.int32).view(np.uint32)
             return (0,) * K, successor.ravel(), probability.ravel()
     P = validate.sparse_matrix("P", mdp.sparse().transition)
     count = np.diff(P.indptr)
     indices = P.indices.view(np.uint32) if P.indices.dtype == np.int32 else P.indices.astype(np.uint32)
+    validate.in_range(indices, mdp.num_states)
     K = int(count[0])
     if P.nnz >= LARGE and 0 < K <= 32 and np.all(count == K):
         return (0,) * K, indices, P.data

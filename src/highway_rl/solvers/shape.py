@@ -80,14 +80,16 @@ def nearer(start: Any, successor: Any, probability: Any, actions: Any, distance:
 
 
 @compiled
-def reach(start: Any, successor: Any, probability: Any, actions: Any, states: Any) -> Any:
-    """The furthest move to a lower state number, and to a higher one."""
+def reach(start: Any, successor: Any, probability: Any, actions: Any, states: Any, most: Any) -> Any:
+    """The furthest move to a lower state number and to a higher one, up to the first that goes further than `most`."""
     down, up, actions = np.int64(0), np.int64(0), np.uint64(actions)
     for s in range(np.uint64(states)):
         for i in range(begin(start, s * actions), begin(start, (s + ONE) * actions)):
             if probability[i] > 0:
                 step: Any = np.int64(successor[i]) - np.int64(s)
                 down, up = max(down, -step), max(up, step)
+        if max(down, up) > most:
+            break
     return down, up
 
 
