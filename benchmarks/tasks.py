@@ -2,6 +2,7 @@
 
     python benchmarks/tasks.py --out results/gymnasium-tasks.json                          all, with the other
     python benchmarks/tasks.py --tasks CartPole-v1 --delays end --seeds 2 --alone          ours alone
+    python benchmarks/tasks.py --tasks LunarLander-v3 --delays end --show-time --discount 0.9995   named beside it
 
 Each task as it is and with all reward at the end of the episode (`DelayReward`, the amount owed in the observation). A
 score is the mean of 100 greedy episodes after the last step; the row has the best mean over a fortieth of training too.
@@ -16,6 +17,7 @@ import argparse
 import json
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,7 @@ import gymnasium
 import numpy as np
 
 from highway_rl.envs.host.late import DelayReward
-from highway_rl.envs.host.prepare import by_id
+from highway_rl.envs.host.prepare import ShowTime, by_id
 from highway_rl.envs.wrappers import late_discount
 from highway_rl.records.provenance import provenance
 from highway_rl.runs import Config, fit
@@ -48,7 +50,9 @@ PARTS = 40
 """Of training, whose best mean is kept."""
 
 
-def ours(task: str, delay: str | None, steps: int, seeds: int, first: int) -> list[dict[str, Any]]:
+def ours(
+    task: str, delay: str | None, steps: int, seeds: int, first: int, also: dict[str, Any]
+) -> list[dict[str, Any]]:
     """Our runs, side by side in one learner."""
     curves: dict[int, list[float]] = {}
 
@@ -61,9 +65,10 @@ def ours(task: str, delay: str | None, steps: int, seeds: int, first: int) -> li
             if row["episodes"]:
                 curves.setdefault(row["seed"], []).append(row["score"])
 
-    env = {} if delay is None else {"delay": delay}
+    env = ({} if delay is None else {"delay": delay}) | {k: also[k] for k in also if k == "show_time"}
     config = Config(
         task, ("soft-highway-dqn",), seeds=seeds, seed=first, steps=steps, preset="general", env=env,
+        settings={k: also[k] for k in also if k == "discount"},
         report_every=max(250, steps // PARTS // 250 * 250),
     )  # fmt: skip
     found = fit(config, None, report=watch).scores
@@ -74,20 +79,22 @@ def ours(task: str, delay: str | None, steps: int, seeds: int, first: int) -> li
     ]
 
 
-def theirs(task: str, delay: str | None, steps: int, seed: int) -> dict[str, Any]:
+def theirs(task: str, delay: str | None, steps: int, seed: int, also: dict[str, Any]) -> dict[str, Any]:
     from stable_baselines3 import DQN
     from stable_baselines3.common.evaluation import evaluate_policy
     from stable_baselines3.common.monitor import Monitor
 
     def make() -> gymnasium.Env:
         env: Any = by_id(task, {})
+        env = ShowTime(env) if "show_time" in also else env
         env = DelayReward(env, "end", feature="amount") if delay else env
         return Monitor(gymnasium.wrappers.FlattenObservation(env))
 
     env = make()
     horizon = gymnasium.spec(task).max_episode_steps
     settings = CARTPOLE if task.startswith("CartPole") else ACROBOT
-    model = DQN("MlpPolicy", env, gamma=late_discount(horizon) if delay else 0.99, seed=seed, device="cpu", **settings)
+    gamma = also.get("discount", late_discount(horizon) if delay else 0.99)
+    model = DQN("MlpPolicy", env, gamma=gamma, seed=seed, device="cpu", **settings)
     model.learn(steps)
     returns, ends = np.asarray(env.get_episode_rewards()), np.cumsum(env.get_episode_lengths())  # type: ignore[attr-defined]
     part = ends * PARTS // steps
@@ -103,50 +110,43 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--first", type=int, default=100, help="the first seed: those below were used to choose")
     parser.add_argument("--steps", type=int, help="in place of the zoo's")
+    parser.add_argument("--show-time", action="store_true", help="the time beside the observation")
+    parser.add_argument("--discount", type=float, help="in place of the one that goes with the task")
     parser.add_argument("--alone", action="store_true", help="without the other")
     parser.add_argument("--peer", action="store_true", help="the other alone")
     parser.add_argument("--out", type=Path, help="JSON to write, or to add to")
     args = parser.parse_args()
     made_by = provenance(benchmark="tasks")  # now: the code may change while it runs
+    also: dict[str, Any] = {"show_time": True} if args.show_time else {}
+    also |= {} if args.discount is None else {"discount": args.discount}
     for task in args.tasks:
         enough, steps = TASKS[task][0], args.steps or TASKS[task][1]
         for word in args.delays:
             delay = None if word == "no" else word
-            if not args.peer:
+            runs: dict[str, Callable[[], list[dict[str, Any]]]] = {
+                "soft-highway-dqn": lambda: ours(task, delay, steps, args.seeds, args.first, also),  # noqa: B023
+                "stable-baselines3": lambda: [
+                    theirs(task, delay, steps, args.first + i, also)  # noqa: B023
+                    for i in range(args.seeds)
+                ],
+            }
+            for who in list(runs)[args.peer : 1 if args.alone else 2]:
                 begin = time.perf_counter()
-                found = ours(task, delay, steps, args.seeds, args.first)
-                tell(
-                    args.out, made_by, "soft-highway-dqn", task, word, steps, enough, found, time.perf_counter() - begin
-                )
-            if not args.alone:
-                begin = time.perf_counter()
-                found = [theirs(task, delay, steps, args.first + i) for i in range(args.seeds)]
-                tell(
-                    args.out,
-                    made_by,
-                    "stable-baselines3",
-                    task,
-                    word,
-                    steps,
-                    enough,
-                    found,
-                    time.perf_counter() - begin,
-                )
+                found = runs[who]()
+                facts = {"task": task, "delay": word, "steps": steps, "who": who, "enough": enough}
+                tell(args.out, made_by, facts | ({"also": also} if also else {}), found, time.perf_counter() - begin)
 
 
-def tell(
-    out: Path | None, made_by: Any, who: str, task: str, delay: str, steps: int, enough: float, found: Any, took: float
-) -> None:
+def tell(out: Path | None, made_by: Any, facts: dict[str, Any], found: list[dict[str, Any]], took: float) -> None:
     """One line to read, and a row a seed to keep."""
-    good = sum(row["score"] >= enough for row in found)
+    good = sum(row["score"] >= facts["enough"] for row in found)
     scores = ", ".join(f"{row['score']:.3g}" for row in found)
     best = ", ".join(f"{row['training']:.3g}" for row in found)
-    what = f"{task} delay {delay} {steps:,} {who}"
-    print(f"{what}: {good}/{len(found)} reach {enough:g}: {scores}; best {best}; {took:.0f} s", flush=True)
+    what = f"{facts['task']} delay {facts['delay']} {facts['steps']:,} {facts['who']} {facts.get('also', '')}".rstrip()
+    print(f"{what}: {good}/{len(found)} reach {facts['enough']:g}: {scores}; best {best}; {took:.0f} s", flush=True)
     if out is None:
         return
     rows = json.loads(out.read_text())["rows"] if out.exists() else []
-    facts = {"task": task, "delay": delay, "steps": steps, "who": who, "enough": enough}
     rows += [facts | row | {"provenance": made_by} for row in found]
     out.write_text(json.dumps({"rows": rows}, indent=1) + "\n")
 

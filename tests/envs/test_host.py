@@ -20,7 +20,7 @@ from highway_rl.envs.host.spaces import NoObservation, acting, seeing
 from highway_rl.envs.host.worlds import Failed, Here
 from highway_rl.envs.registry import make_env
 from highway_rl.envs.wrappers import late_discount
-from highway_rl.integrations.gymnasium import DelayReward
+from highway_rl.integrations.gymnasium import DelayReward, ShowTime
 from highway_rl.runs import Config
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # a process cannot import tests
@@ -309,6 +309,46 @@ def test_an_environment_that_exits_has_failed():
     worlds.send(np.zeros(1, int))
     with pytest.raises(Failed, match="mine, environment 0 of 1: it raised SystemExit: 4"):
         worlds.receive()
+
+
+def limited(limit=8):
+    return gymnasium.wrappers.TimeLimit(Clock(length=100), limit)
+
+
+@pytest.mark.parametrize("workers", ["sync", "async"])
+def test_the_time_is_a_bar_that_is_full_at_the_cut(workers):
+    """In every form, also in the last observation; and the next episode begins with an empty one."""
+    worlds = host_env(limited, "limited", workers=workers, show_time=True).start(2, 0)
+    shown = [worlds.reset()[1]]
+    for _ in range(9):
+        worlds.send(np.zeros(2, int))
+        came = worlds.receive()
+        shown.append(came.after[1])
+        assert came.truncated.all() == (len(shown) == 9)
+    worlds.close()
+    assert np.array(shown).shape == (10, 2, ShowTime.PARTS)
+    np.testing.assert_allclose(
+        np.array(shown)[:, 0].sum(axis=1) / ShowTime.PARTS, [*np.arange(9) / 8, 1 / 8], rtol=1e-6
+    )
+    assert all((np.diff(one[0]) <= 0).all() for one in shown)  # places fill one after the other
+
+
+def test_the_time_beside_what_is_owed():
+    """The wrapper shows what training sees, and an agent's own environment is made with it."""
+    made = make_env("CartPole-v1", show_time=True, delay="end")
+    assert {key: part.shape for key, part in made.spec.observation["obs"].items()} == {"obs": (4,), "time": (25,)}
+    assert make_env("CartPole-v1", delay="end").spec.observation["obs"].shape == (4,)
+    env = DelayReward(ShowTime(gymnasium.make("CartPole-v1")), "end", feature="amount")
+    assert made.one().observation_space == env.observation_space
+
+
+def test_where_the_time_cannot_be_shown():
+    with pytest.raises(ValueError, match=r"cut off.*: put gymnasium.wrappers.TimeLimit around it"):
+        host_env(Clock, "clock", show_time=True)
+    with pytest.raises(ValueError, match=r"clocks makes vectors.*: leave it out"):
+        host_env(in_mode(AutoresetMode.NEXT_STEP), "clocks", show_time=True)
+    with pytest.raises(ValueError, match="show_time='late': give true or false"):
+        make_env("CartPole-v1", show_time="late")
 
 
 def test_a_form_that_a_task_does_not_have_is_refused():

@@ -1,4 +1,4 @@
-"""Gymnasium: our games as its environments, and the delay wrapper for any of its environments.
+"""Gymnasium: our games as its environments, and wrappers for any of its environments: reward that comes late, time.
 
 Importing this module registers `highway_rl/Breakout-v0` (all six actions), `-v1` (minimal ones) and so on. Gymnasium
 also imports it for you: `gymnasium.make("highway_rl.integrations.gymnasium:highway_rl/Breakout-v0")`. `make_vec` steps
@@ -19,12 +19,13 @@ from gymnasium.vector.utils import batch_space
 from highway_rl import checks
 from highway_rl.envs import minatar
 from highway_rl.envs.host.late import DelayReward
+from highway_rl.envs.host.prepare import ShowTime
 from highway_rl.envs.minatar.render import rgb
 from highway_rl.envs.wrappers import auto_reset, carry_over
 from highway_rl.integrations import gymnasium_tasks as gym_discrete
 from highway_rl.types import Env
 
-__all__ = ["BoardGame", "BoardGames", "DelayReward", "register"]
+__all__ = ["BoardGame", "BoardGames", "DelayReward", "ShowTime", "register"]
 
 
 def _spaces(env: Env) -> tuple[Box, Discrete]:

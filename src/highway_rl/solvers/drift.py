@@ -36,6 +36,12 @@ class Spread(NamedTuple):
         return self.high - self.low
 
 
+def spread(before: Float[np.ndarray, "s"], after: Float[np.ndarray, "s"], alive: np.ndarray) -> Spread:
+    """How much a pass changed."""
+    change = after - before if alive.all() else (after - before)[alive]
+    return Spread(float(change.min(initial=np.inf)), float(change.max(initial=-np.inf)), float(np.abs(after).max()))
+
+
 @dataclasses.dataclass(frozen=True)
 class Drift:
     """w and the range of w − γPw; `rounding`: what one backup loses at most, relative to rewards and values."""

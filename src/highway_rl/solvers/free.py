@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from highway_rl import checks
-from highway_rl.solvers.drift import EPS, Drift, Spread
-from highway_rl.solvers.rows import Actions, Value, spread
+from highway_rl.solvers.drift import EPS, Drift, Spread, spread
+from highway_rl.solvers.rows import Actions, Value
 
 StepModel = Callable[[np.ndarray, np.ndarray], tuple[Any, Any, Any]]
 CHUNK = 2**16

@@ -19,7 +19,7 @@ from jaxtyping import Float, Int
 from highway_rl.mdp import validate
 from highway_rl.mdp.model import MDP, SparseMDP
 from highway_rl.solvers.bounds import Certifier
-from highway_rl.solvers.drift import EPS, Drift, Spread
+from highway_rl.solvers.drift import EPS, Drift, Spread, spread
 from highway_rl.solvers.policy import PolicyModel
 from highway_rl.solvers.single import Single, scattered
 
@@ -296,9 +296,3 @@ class PlainPolicy:
 
     def follow(self, x: Value, out: Value) -> None:
         np.multiply(self.model.discount, self.model.transition @ x, out=out)
-
-
-def spread(before: Value, after: Value, alive: np.ndarray) -> Spread:
-    """How much a pass changed."""
-    change = after - before if alive.all() else (after - before)[alive]
-    return Spread(float(change.min(initial=np.inf)), float(change.max(initial=-np.inf)), float(np.abs(after).max()))

@@ -29,7 +29,7 @@ from highway_rl.types import HostEnv, Spec
 PLUGINS = {"ALE/": ("ale_py", "ale-py"), "MiniGrid-": ("minigrid", "minigrid"), "BabyAI-": ("minigrid", "minigrid")}
 """Beginning of an id → the module whose import registers it, and the package that has it."""
 FORMS = ("sync", "async", "vector")
-OWN = ("workers", "timeout")
+OWN = ("workers", "timeout", "show_time")
 """Options of `host_env` itself."""
 TRIED: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 """What functions made when it was seen what they make; it is gone by now, unless they make the same thing again."""
@@ -125,6 +125,7 @@ def host_env(
     *,
     workers: str | None = None,
     timeout: float = 60.0,
+    show_time: bool = False,
     delay: Any = None,
     feature: str = "amount",
     width: int = 64,
@@ -134,7 +135,8 @@ def host_env(
 
     `workers`: "sync" steps all environments of a run one after the other in this process, "async" each in a process of
     its own, "vector" asks Gymnasium for the environment's own vector form. A process that says nothing for `timeout`
-    seconds has failed. The other options are the constructor's.
+    seconds has failed. `show_time` puts the time beside the observation (`prepare.ShowTime`). The other options are the
+    constructor's.
     """
     checks.between("timeout", timeout, 0)
     if "num_envs" in options:
@@ -144,9 +146,11 @@ def host_env(
         )
     if workers is not None:
         checks.choice("workers", workers, FORMS)
+    if not isinstance(show_time, bool):
+        raise checks.refusal("show_time", show_time, "true or false")
     if delay is not None:
         check_delay(delay, feature, width, "delay")
-    make, many = _makers(made_by, name, workers == "vector", options)
+    make, many = _makers(made_by, name, workers == "vector", options, show_time)
     if workers is not None and not isinstance(made_by, str) and (many is not None) != (workers == "vector"):
         raise ValueError(
             f"{name} makes a vector of environments, which steps as it likes: leave workers={workers!r} out"
@@ -161,7 +165,8 @@ def host_env(
             once(TRIED, one, name)
         observed, acted = _spaces(one, name)
         about = getattr(one, "spec", None)
-        frames = one.count if isinstance(one, prepare.Stacked) else 1
+        bare: Any = one.env if isinstance(one, prepare.ShowTime) else one
+        frames = bare.count if isinstance(bare, prepare.Stacked) else 1
     finally:
         one.close()
     seen, acts = seeing(observed), acting(acted, name)
@@ -193,7 +198,7 @@ def host_env(
                 f"{name} makes vectors, and DelayReward takes one environment at a time: make one of yours, and put"
                 " highway_rl.integrations.gymnasium.DelayReward around it"
             )
-        one, several = _makers(made_by, name, workers == "vector", {**options, **more})
+        one, several = _makers(made_by, name, workers == "vector", {**options, **more}, show_time)
         made = _tried(name, lambda: several(1) if several else one())
         return made if delay is None else DelayReward(made, delay, feature=feature, width=width)  # type: ignore[arg-type]
 
@@ -201,9 +206,22 @@ def host_env(
 
 
 def _makers(
-    made_by: Any, name: str, as_vector: bool, options: dict[str, Any]
+    made_by: Any, name: str, as_vector: bool, options: dict[str, Any], show_time: bool
 ) -> tuple[Callable[[], Any], Callable[[int], Any] | None]:
     """A function that makes one environment, and one that makes a vector of so many where that is its form."""
+    one, many = _bare_makers(made_by, name, as_vector, options)
+    if show_time and many is not None:
+        raise ValueError(
+            f"{name} makes vectors, and show_time takes one environment at a time: leave it out, and put"
+            " highway_rl.integrations.gymnasium.ShowTime around each"
+        )
+    return functools.partial(prepare.timed, one) if show_time else one, many
+
+
+def _bare_makers(
+    made_by: Any, name: str, as_vector: bool, options: dict[str, Any]
+) -> tuple[Callable[[], Any], Callable[[int], Any] | None]:
+    """The same, of environments as they are."""
     if isinstance(made_by, str):
         if as_vector:
             return _nothing, lambda count: gymnasium.make_vec(
