@@ -343,7 +343,7 @@ def test_the_time_beside_what_is_owed():
 
 
 def test_where_the_time_cannot_be_shown():
-    with pytest.raises(ValueError, match=r"cut off.*: put gymnasium.wrappers.TimeLimit around it"):
+    with pytest.raises(ValueError, match=r"cut off.*: give max_episode_steps"):
         host_env(Clock, "clock", show_time=True)
     with pytest.raises(ValueError, match=r"clocks makes vectors.*: leave it out"):
         host_env(in_mode(AutoresetMode.NEXT_STEP), "clocks", show_time=True)

@@ -84,15 +84,14 @@ def bar(share: float, parts: int) -> np.ndarray:
     return np.clip(parts * share - np.arange(parts), 0, 1).astype(np.float32)
 
 
-def limit_of(env: gymnasium.Env) -> int | None:
-    """The step at which episodes are cut off, if that is known."""
+def limit_of(env: gymnasium.Env) -> Any:
+    """The wrapper that counts steps and cuts episodes off, if there is one."""
     inside: Any = env
     while isinstance(inside, gymnasium.Wrapper):
         if isinstance(inside, gymnasium.wrappers.TimeLimit):
-            return int(inside._max_episode_steps)
+            return inside
         inside = inside.env
-    found = None if env.spec is None else env.spec.max_episode_steps
-    return None if found is None else int(found)
+    return None
 
 
 def timed(make: Callable[[], Any]) -> ShowTime:
@@ -100,7 +99,7 @@ def timed(make: Callable[[], Any]) -> ShowTime:
     return ShowTime(make())
 
 
-class ShowTime(gymnasium.Wrapper):
+class ShowTime(gymnasium.ObservationWrapper):
     """The observation with the time beside it, as a bar that is full at the step where the episode is cut off.
 
     Where rewards are withheld to the end, a cut pays them: unseen, when that comes is luck. A bar and not one number,
@@ -111,28 +110,18 @@ class ShowTime(gymnasium.Wrapper):
 
     def __init__(self, env: gymnasium.Env) -> None:
         super().__init__(env)
-        limit = limit_of(env)
-        if limit is None:
+        self.limit = limit_of(env)
+        if self.limit is None:
             raise ValueError(
-                "show_time=true needs to know when episodes are cut off, and this one does not say: put"
-                " gymnasium.wrappers.TimeLimit around it"
+                "show_time=true needs to know when episodes are cut off, and this environment does not say: give"
+                " max_episode_steps where Gymnasium makes it, or put gymnasium.wrappers.TimeLimit around it"
             )
-        self.limit, self.made = limit, 0
         time = gymnasium.spaces.Box(0, 1, (self.PARTS,), np.float32)
         self.observation_space = gymnasium.spaces.Dict({"obs": env.observation_space, "time": time})
 
-    def _shown(self, obs: Any) -> dict[str, Any]:
-        return {"obs": obs, "time": bar(self.made / self.limit, self.PARTS)}
-
-    def reset(self, **options: Any) -> Any:
-        obs, info = self.env.reset(**options)
-        self.made = 0
-        return self._shown(obs), info
-
-    def step(self, action: Any) -> Any:
-        obs, *rest = self.env.step(action)
-        self.made += 1
-        return self._shown(obs), *rest
+    def observation(self, observation: Any) -> dict[str, Any]:
+        share = self.limit._elapsed_steps / self.limit._max_episode_steps
+        return {"obs": observation, "time": bar(share, self.PARTS)}
 
 
 class Stacked(gymnasium.Wrapper):
