@@ -186,6 +186,20 @@ def test_level_is_auto_with_equinox_layer_norm_and_pytorch_numbers(spec):
     np.testing.assert_allclose(jax.vmap(level)(obs), wanted, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
+def test_uniform_is_auto_with_pytorch_numbers(spec):
+    """The numbers of `level` in layers that nothing brings to one scale, the head's whole."""
+    key = jax.random.key(4)
+    usual, uniform, level = (make(spec, key) for make in (networks.auto, networks.uniform, networks.level))
+    assert jax.tree.map(jnp.shape, eqx.filter(uniform, eqx.is_array)) == jax.tree.map(
+        jnp.shape, eqx.filter(usual, eqx.is_array)
+    )
+    assert not uniform.level
+    assert eqx.tree_equal(uniform.hidden, level.hidden)
+    assert eqx.tree_equal(uniform.head.weight / 100, level.head.weight)
+    assert 0 < np.abs(uniform.head.bias).max() <= 1 / np.sqrt(uniform.head.weight.shape[0])
+
+
 @pytest.mark.parametrize("name", NETWORKS.known)
 def test_networks_by_name(name):
     """Each gives a finite value an action, from a spec alone."""

@@ -230,29 +230,34 @@ def calm(spec: Spec, key: PRNGKeyArray) -> BoardNetwork | FlatNetwork:
     return _small_head(auto(spec, key))
 
 
+def uniform(spec: Spec, key: PRNGKeyArray, **options: Any) -> BoardNetwork | FlatNetwork:
+    """`auto` with weights and biases that begin uniform in ±1/√inputs, as PyTorch's do, and so those of MinAtar's
+    authors."""
+    key, made = jax.random.split(key)[0], auto(spec, key, **options)
+    layers = lambda m: jax.tree.leaves(m, is_leaf=_is_linear)  # noqa: E731
+
+    def drawn(layer: Linear, key: PRNGKeyArray) -> Linear:
+        weight, bias = jax.random.split(key)
+        bound = 1 / np.sqrt(layer.weight.shape[0])
+        numbers = functools.partial(jax.random.uniform, dtype=jnp.float32, minval=-bound, maxval=bound)
+        found = numbers(weight, layer.weight.shape), numbers(bias, layer.bias.shape)
+        return eqx.tree_at(lambda x: (x.weight, x.bias), layer, found)
+
+    found = layers(made)
+    keys = jax.random.split(key, len(found))
+    return eqx.tree_at(layers, made, [drawn(x, k) for x, k in zip(found, keys, strict=True)])
+
+
 def level(spec: Spec, key: PRNGKeyArray) -> BoardNetwork | FlatNetwork:
     """`calm` for tasks that nobody has tuned it to. Two more things differ from `auto`:
 
     Each dense layer is brought to mean zero and deviation one before its relu (LayerNorm), against values of
     what is not in the batch drifting away.
 
-    Weights and biases begin uniform in ±1/√inputs, as PyTorch's do. With biases of zero every unit bends at the origin,
+    Weights and biases begin as in `uniform`. With biases of zero every unit bends at the origin,
     where an observation of a few small numbers lies, and of such a layer brought to one scale only a direction is left.
     """
-    key, made = jax.random.split(key)[0], auto(spec, key, level=True)
-    layers = lambda m: jax.tree.leaves(m, is_leaf=_is_linear)  # noqa: E731
-
-    def drawn(layer: Linear, key: PRNGKeyArray) -> Linear:
-        weight, bias = jax.random.split(key)
-        bound = 1 / np.sqrt(layer.weight.shape[0])
-        uniform = functools.partial(jax.random.uniform, dtype=jnp.float32, minval=-bound, maxval=bound)
-        numbers = uniform(weight, layer.weight.shape), uniform(bias, layer.bias.shape)
-        return eqx.tree_at(lambda x: (x.weight, x.bias), layer, numbers)
-
-    found = layers(made)
-    keys = jax.random.split(key, len(found))
-    made = eqx.tree_at(layers, made, [drawn(x, k) for x, k in zip(found, keys, strict=True)])
-    return _small_head(made)
+    return _small_head(uniform(spec, key, level=True))
 
 
 def _small_head(made: Any) -> Any:
@@ -273,6 +278,7 @@ NETWORKS: Registry[MakeNetwork] = Registry(
         "auto": auto,
         "calm": calm,
         "level": level,
+        "uniform": uniform,
         "minatar": minatar,
         "nature": nature,
         "mlp": mlp,

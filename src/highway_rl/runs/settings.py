@@ -14,7 +14,7 @@ MEANING = {
     "k": "networks, of whose values the smallest counts (num_networks)",
     "learning_rate": "step size of the optimiser",
     "optimizer": "rmsprop (the centred one), adam, adamw, radam, lion, sgd, or a registered one",
-    "network": "auto (by the observation), calm, level, minatar, nature, mlp, dueling-…, or a registered one",
+    "network": "auto (by the observation), calm, level, uniform, minatar, nature, mlp, dueling-…, or a registered one",
     "batch_size": "steps of the store that one update learns from",
     "loss": "huber or squared",
     "max_gradient": "largest norm of a gradient",
