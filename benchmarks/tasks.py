@@ -17,7 +17,6 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -123,16 +122,12 @@ def main() -> None:
         enough, steps = TASKS[task][0], args.steps or TASKS[task][1]
         for word in args.delays:
             delay = None if word == "no" else word
-            runs: dict[str, Callable[[], list[dict[str, Any]]]] = {
-                "soft-highway-dqn": lambda: ours(task, delay, steps, args.seeds, args.first, also),  # noqa: B023
-                "stable-baselines3": lambda: [
-                    theirs(task, delay, steps, args.first + i, also)  # noqa: B023
-                    for i in range(args.seeds)
-                ],
-            }
-            for who in list(runs)[args.peer : 1 if args.alone else 2]:
+            for who in ("soft-highway-dqn", "stable-baselines3")[args.peer : 1 if args.alone else 2]:
                 begin = time.perf_counter()
-                found = runs[who]()
+                if who == "soft-highway-dqn":
+                    found = ours(task, delay, steps, args.seeds, args.first, also)
+                else:
+                    found = [theirs(task, delay, steps, args.first + i, also) for i in range(args.seeds)]
                 facts = {"task": task, "delay": word, "steps": steps, "who": who, "enough": enough}
                 tell(args.out, made_by, facts | ({"also": also} if also else {}), found, time.perf_counter() - begin)
 

@@ -347,6 +347,8 @@ def test_where_the_time_cannot_be_shown():
         host_env(Clock, "clock", show_time=True)
     with pytest.raises(ValueError, match=r"clocks makes vectors.*: leave it out"):
         host_env(in_mode(AutoresetMode.NEXT_STEP), "clocks", show_time=True)
+    with pytest.raises(ValueError, match=r"CartPole-v1 makes vectors.*: give workers 'sync' or 'async'"):
+        make_env("CartPole-v1", workers="vector", show_time=True)
     with pytest.raises(ValueError, match="show_time='late': give true or false"):
         make_env("CartPole-v1", show_time="late")
 

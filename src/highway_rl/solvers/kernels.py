@@ -171,17 +171,15 @@ def ordered_sweep(
 def choose(
     start: Any, successor: Any, probability: Any, reward: Any, policy: Any, held: Any,
     own: Any, to: Any, chance: Any, paid: Any, single: Any, first: Any, last: Any,
-) -> Any:  # fmt: skip
+) -> None:  # fmt: skip
     """Copies the rows of the policy, for a range of states, where it differs from the one held, to where the layout
-    `own` has them; how many.
+    `own` has them.
 
     `single` gets the chances in single precision, unless it has no room.
     """
     actions = np.uint64(reward.shape[1])
-    copied = 0
     for s in range(np.uint64(first), np.uint64(last)):
         if policy[s] != held[s]:
-            copied += 1
             held[s] = policy[s]
             a = np.uint64(policy[s])
             paid[s] = reward[s, a]
@@ -191,4 +189,3 @@ def choose(
                 if len(single):
                     single[at] = probability[i]
                 at += ONE
-    return copied

@@ -209,29 +209,20 @@ def _makers(
     made_by: Any, name: str, as_vector: bool, options: dict[str, Any], show_time: bool
 ) -> tuple[Callable[[], Any], Callable[[int], Any] | None]:
     """A function that makes one environment, and one that makes a vector of so many where that is its form."""
-    one, many = _bare_makers(made_by, name, as_vector, options)
-    if show_time and many is not None:
-        raise ValueError(
-            f"{name} makes vectors, and show_time takes one environment at a time: leave it out, and put"
-            " highway_rl.integrations.gymnasium.ShowTime around each"
-        )
-    return functools.partial(prepare.timed, one) if show_time else one, many
-
-
-def _bare_makers(
-    made_by: Any, name: str, as_vector: bool, options: dict[str, Any]
-) -> tuple[Callable[[], Any], Callable[[int], Any] | None]:
-    """The same, of environments as they are."""
-    if isinstance(made_by, str):
-        if as_vector:
-            return _nothing, lambda count: gymnasium.make_vec(
-                made_by, num_envs=count, vectorization_mode="vector_entry_point", **options
-            )
-        return functools.partial(prepare.by_id, made_by, options), None
-    takes = _parameters(made_by)
-    if "num_envs" in takes:
-        return _nothing, lambda count: made_by(num_envs=count, **options)
-    return functools.partial(prepare.by_call, made_by, options), None
+    by_id = isinstance(made_by, str)
+    many: Callable[[int], Any] | None = None
+    if by_id and as_vector:
+        many = functools.partial(gymnasium.make_vec, made_by, vectorization_mode="vector_entry_point", **options)
+    elif not by_id and "num_envs" in _parameters(made_by):
+        many = lambda count: made_by(num_envs=count, **options)  # noqa: E731
+    if many is None:
+        one = functools.partial(prepare.by_id if by_id else prepare.by_call, made_by, options)
+        return functools.partial(prepare.timed, one) if show_time else one, None
+    if show_time:
+        around = "leave it out, and put highway_rl.integrations.gymnasium.ShowTime around each"
+        instead = "give workers 'sync' or 'async'" if by_id else around
+        raise ValueError(f"{name} makes vectors, and show_time takes one environment at a time: {instead}")
+    return _nothing, many
 
 
 def _nothing() -> Any:

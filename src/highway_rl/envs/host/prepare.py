@@ -102,8 +102,8 @@ def timed(make: Callable[[], Any]) -> ShowTime:
 class ShowTime(gymnasium.ObservationWrapper):
     """The observation with the time beside it, as a bar that is full at the step where the episode is cut off.
 
-    Where rewards are withheld to the end, a cut pays them: unseen, when that comes is luck. A bar and not one number,
-    whose small differences a network is slow to see.
+    Where rewards are withheld to the end, a cut pays them: unseen, when that comes is luck. Gymnasium's
+    TimeAwareObservation has one number in place of the bar, and counts steps that Atari's limit does not.
     """
 
     PARTS = 25
