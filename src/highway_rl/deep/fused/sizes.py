@@ -107,6 +107,11 @@ class Sizes(NamedTuple):
     def small(self) -> int:
         return self.convolution + self.hidden + (self.hidden + 1) * self.outputs
 
+    @property
+    def share(self) -> int:
+        """Numbers beyond the dense layer of a program of `small_step`: about as many as one head has."""
+        return power(self.hidden + (self.hidden + 1) * self.actions)
+
 
 def power(count: int, least: int = 16) -> int:
     """The next power of two: the only lengths that a kernel's arrays may have."""

@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.experimental import pallas as pl
 from jaxtyping import Array, PyTree
 
 from highway_rl.deep.fused.layers import inputs_of, rows_of
@@ -20,7 +21,8 @@ def step_of(optimizer: Any, rate: Array, gradient: Array, params: Array, moments
 
 
 def small_step(step: Any, structure: Any, s: Sizes, *refs: Any) -> None:
-    """One program: how much the gradient is shrunk, in units of D, and the step of all small numbers."""
+    """How much the gradient is shrunk, in units of D, and the step of the small numbers: of the convolution's by the
+    first program, and of those beyond the dense layer by all of them, a head each."""
     number, net, rate, most, lengths, conv, beyond, unit, *rest = refs
     count = structure.num_leaves
     given, (*made, shrink) = rest[:count], rest[count:]
@@ -35,18 +37,25 @@ def small_step(step: Any, structure: Any, s: Sizes, *refs: Any) -> None:
     )
     for part in range(conv.shape[0]):
         gradient += load(conv, (part, k * s.filters + rem(place, s.filters)), place < s.convolution)
-    pieces = [(place, place < s.convolution, gradient)]
-    place = jnp.arange(power(s.small - s.convolution))
-    real = place < s.small - s.convolution
-    pieces.append((s.convolution + place, real, load(beyond, (place,), real)))
-    total += sum(jnp.sum(gradient * gradient) for _, _, gradient in pieces)
+    every = jnp.arange(power(s.small - s.convolution))
+    above = load(beyond, (every,), every < s.small - s.convolution)
+    total += jnp.sum(gradient * gradient) + jnp.sum(above * above)
     factor = jnp.minimum(1.0, most[0] / jnp.maximum(jnp.sqrt(total), 1e-12))
-    shrink[0] = factor * unit[0]
-    for place, real, gradient in pieces:
+
+    def step_at(place: Array, real: Array, gradient: Array) -> None:
         params, moments = jax.tree.unflatten(structure, [load(ref, (n, place), real) for ref in given])
         after = step(rate[0], gradient * factor, params, moments)
         for ref, value in zip(made, jax.tree.leaves(after), strict=True):
             store(ref, (n, place), value, real)
+
+    @pl.when(pl.program_id(0) == 0)
+    def _() -> None:
+        shrink[0] = factor * unit[0]
+        step_at(place, place < s.convolution, gradient)
+
+    mine = pl.program_id(0) * s.share + jnp.arange(s.share)
+    real = mine < s.small - s.convolution
+    step_at(s.convolution + mine, real, load(beyond, (mine,), real))
 
 
 def large_step(step: Any, structure: Any, s: Sizes, *refs: Any) -> None:

@@ -45,7 +45,7 @@ def learn(
     out = [half(sizes.batch, sizes.hidden), single(1), single(sizes.small - sizes.convolution), single(1)]
     out.append(jax.ShapeDtypeStruct((sizes.here,), jnp.int32))
     with_loss = functools.partial(head, agent.loss == "huber")
-    d, unit, beyond, loss, best = run(with_loss, sizes, 2 + sizes.heads, out, *chosen, small, sums, taken, target)
+    d, unit, beyond, loss, best = run(with_loss, sizes, 3, out, *chosen, small, sums, taken, target)
     tiles = -(-sizes.inputs // cut.back)
     out = [half(sizes.batch, sizes.features), single(tiles)]
     dx, lengths = run(back, sizes, tiles, out, *chosen, d, unit, x, wide)
@@ -58,7 +58,8 @@ def learn(
     flat, structure = jax.tree.flatten((small, part_of(learning.moments, lambda w: w.small)))
     stepping = functools.partial(small_step, step, structure)
     given = (*chosen, rate, most, lengths, conv, beyond, unit, *flat)
-    *flat, shrink = run(stepping, sizes, 1, [*flat, single(1)], *given, inplace=len(flat))
+    programs = -(-(sizes.small - sizes.convolution) // sizes.share)
+    *flat, shrink = run(stepping, sizes, programs, [*flat, single(1)], *given, inplace=len(flat))
     small, small_moments = jax.tree.unflatten(structure, flat)
     flat, structure = jax.tree.flatten((wide, part_of(learning.moments, lambda w: w.large[0])))
     stepping = functools.partial(large_step, step, structure)
