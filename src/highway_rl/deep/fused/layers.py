@@ -10,8 +10,8 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jaxtyping import Array
 
-from highway_rl.deep.fused.memory import below, div, dot, fine, grid, load, rem, store
-from highway_rl.deep.fused.sizes import Sizes, power
+from highway_rl.deep.fused.memory import below, dot, grid, load, store
+from highway_rl.deep.fused.sizes import Sizes
 
 
 def dense(s: Sizes, number: Any, net: Any, x: Any, wide: Any, sums: Any) -> None:
@@ -39,14 +39,17 @@ def head(
     huber: bool, s: Sizes, number: Any, net: Any, small: Any, sums: Any, taken: Any, target: Any, d: Any, unit: Any,
     beyond: Any, loss: Any, best: Any,
 ) -> None:  # fmt: skip
-    """Three programs, with the values they need: the loss and D, what comes back to the dense layer; the best actions;
-    the gradients beyond the dense layer.
+    """Three programs, and one for each head after Q's, with the values they need: the loss and D, what comes back to
+    the dense layer; the best actions; the gradients beyond the dense layer, of a head each.
 
     D is in half precision, in units that keep its largest number near 16.
     """
     t, program = number[0], pl.program_id(0)
     bias, weight, last = s.convolution, s.convolution + s.hidden, s.small - s.outputs
-    hidden, outputs = jnp.arange(s.hidden), power(s.outputs)
+    hidden = jnp.arange(s.hidden)
+
+    def column(j: Any, output: Any) -> Array:
+        return load(small, (j, weight + hidden * s.outputs + output))
 
     def features(j: Any, first: Any, rows: int) -> Array:
         h = load(small, (j, pl.ds(bias, s.hidden)))[None, :]
@@ -60,49 +63,62 @@ def head(
             each = [features(j, s.batch + i, 1) for j in range(s.networks)]
             top, greedy = jnp.float32(-jnp.inf), jnp.int32(0)
             for action in range(s.actions):
-                says = [load(small, (j, weight + hidden * s.outputs + action)) for j in range(s.networks)]
-                q = [
-                    jnp.sum(h * w[None, :]) + small[j, last + action]
-                    for j, (h, w) in enumerate(zip(each, says, strict=True))
-                ]
+                q = [jnp.sum(h * column(j, action)[None, :]) + small[j, last + action] for j, h in enumerate(each)]
                 lowest = functools.reduce(jnp.minimum, q)
                 greedy = jnp.where(lowest > top, jnp.int32(action), greedy)
                 top = jnp.where(lowest > top, lowest, top)
             best[i] = greedy
 
-    def errors() -> tuple[Array, Array, Array, Array]:
-        """h, the head's weights, and the error of every head at the action taken with its slope: zero elsewhere."""
-        n = net[t]
-        h, (row, column) = features(n, 0, s.batch), grid(s.batch, outputs)
-        inner, output = grid(s.hidden, outputs)
-        w = load(small, (n, weight + inner * s.outputs + output), below(output, s.outputs, outputs))
-        q = fine(h, w) + load(small, (n, last + column), below(column, s.outputs, outputs))
-        it = (rem(column, s.actions) == load(taken, (t, row))) & (column < s.outputs)
-        wanted = load(target, (t, row) if s.heads == 1 else (t, row, div(column, s.actions)), it)
-        error = jnp.where(it, wanted - q, 0.0)
-        return h, w, error, (jnp.clip(error, -1.0, 1.0) if huber else error) / -s.batch
+    def chosen_by(h: Array, n: Any, action_of: Array, which: Any) -> tuple[Array, Array]:
+        """What a head says of the actions taken, and the weights that say it."""
+        if s.heads > 1:  # by address: heads times actions are many to go through
+            output = which * s.actions + action_of
+            w = load(small, (n, weight + hidden[None, :] * s.outputs + output[:, None]))
+            return jnp.sum(h * w, axis=1) + load(small, (n, last + output)), w
+        chosen, w_chosen = jnp.zeros(s.batch, jnp.float32), jnp.zeros((s.batch, s.hidden), jnp.float32)
+        for action in range(s.actions):
+            w, is_it = column(n, action), action_of == action
+            q = jnp.sum(h * w[None, :], axis=1) + small[n, last + action]
+            chosen, w_chosen = jnp.where(is_it, q, chosen), jnp.where(is_it[:, None], w[None, :], w_chosen)
+        return chosen, w_chosen
+
+    def batch() -> tuple[Array, Array]:
+        return features(net[t], 0, s.batch), load(taken, (t, pl.ds(0, s.batch)))
+
+    def errors(h: Array, action_of: Array, which: Any) -> tuple[Array, Array, Array]:
+        chosen, w_chosen = chosen_by(h, net[t], action_of, which)
+        wanted = (t, pl.ds(0, s.batch)) if s.heads == 1 else (t, pl.ds(0, s.batch), which)
+        error = load(target, wanted) - chosen
+        slope = (jnp.clip(error, -1.0, 1.0) if huber else error) / -s.batch
+        return error, slope, jnp.where(h > 0, slope[:, None] * w_chosen, 0.0)
 
     @pl.when(program == 0)
     def _() -> None:
-        h, w, error, slope = errors()
-        dh = jnp.where(h > 0, fine(slope, w.T), 0.0)
+        h, action_of = batch()
+        each = [errors(h, action_of, which) for which in range(s.heads)]
+        dh = functools.reduce(jnp.add, [found[-1] for found in each])
         peak = jnp.max(jnp.abs(dh))
         exponent = jax.lax.bitcast_convert_type(peak, jnp.int32) & 0x7F800000
         one = jnp.where(peak > 1e-30, jax.lax.bitcast_convert_type(exponent, jnp.float32) / 16, 1.0)
         unit[0] = one
         d[...] = (dh / one).astype(jnp.float16)
-        size = jnp.abs(error)
-        loss[0] = jnp.sum(jnp.where((size <= 1) | (not huber), 0.5 * error * error, size - 0.5)) / s.batch
+        total = jnp.float32(0)
+        for error, _, _ in each:
+            size = jnp.abs(error)
+            each_row = jnp.where(size <= 1, 0.5 * error * error, size - 0.5) if huber else 0.5 * error * error
+            total += jnp.sum(each_row)
+        loss[0] = total / s.batch
         beyond[pl.ds(0, s.hidden)] = jnp.sum(dh, axis=0)
 
-    @pl.when(program == 2)
+    @pl.when(program >= 2)
     def _() -> None:
-        h, _, _, slope = errors()
-        inner, output = grid(s.hidden, outputs)
-        inside = below(output, s.outputs, outputs)
-        store(beyond, (s.hidden + inner * s.outputs + output,), fine(h.T, slope), inside)
-        output = jnp.arange(outputs)
-        store(beyond, (last - bias + output,), jnp.sum(slope, axis=0), below(output, s.outputs, outputs))
+        first = (program - 2) * s.actions
+        h, action_of = batch()
+        _, slope, _ = errors(h, action_of, program - 2)
+        for action in range(s.actions):
+            dq = jnp.where(action_of == action, slope, 0.0)
+            store(beyond, (s.hidden + hidden * s.outputs + first + action,), jnp.sum(h * dq[:, None], axis=0))
+            beyond[last - bias + first + action] = jnp.sum(dq)
 
 
 def inputs_of(s: Sizes, x: Any, tile: int) -> tuple[Any, Array]:

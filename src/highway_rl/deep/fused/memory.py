@@ -68,13 +68,6 @@ def dot(a: Array, b: Array) -> Float[Array, "m n"]:
     return jnp.dot(a, b, preferred_element_type=jnp.float32)
 
 
-def fine(a: Array, b: Array) -> Float[Array, "m n"]:
-    """The product of numbers in single precision, each as the sum of two short ones: right to 2⁻¹⁶ of its terms."""
-    short = lambda x: x.astype(jnp.bfloat16)  # noqa: E731
-    a0, b0 = short(a), short(b)
-    return dot(a0, b0) + (dot(a0, short(b - b0)) + dot(short(a - a0), b0))
-
-
 def div(x: Array, y: int) -> Array:
     return jax.lax.div(x, jnp.int32(y))
 

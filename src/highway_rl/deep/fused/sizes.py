@@ -133,7 +133,7 @@ def fits(agent: DQN, spec: Spec, envs: int) -> Sizes | None:
     beside = sum(int(np.prod(leaf.shape)) for leaf in leaves[1:])
     sizes = Sizes(
         agent.batch_size, max(envs, 1), agent.num_networks, leaves[0].shape, network.windows[0], filters, beside,
-        hidden, spec.num_actions, agent.heads,
+        hidden, spec.num_actions, agent.heads, warps=Warps(head=4 if agent.heads == 1 else 8),
     )  # fmt: skip
     weights = jax.eval_shape(lambda: Weights([jnp.zeros((inputs, hidden))], jnp.zeros(sizes.small)))
     state = jax.eval_shape(agent.optimizer().init, weights)
@@ -145,8 +145,7 @@ def fits(agent: DQN, spec: Spec, envs: int) -> Sizes | None:
 
 def tried(s: Sizes) -> bool:
     """Whether a GPU has run kernels of these sizes or larger ones: they hold whole windows, rows of the batch and all
-    networks' actions at once, and much larger ones would not fit into its registers. Several heads were translated for
-    one, and not yet run there."""
+    networks' actions at once, and much larger ones would not fit into its registers."""
     windows = power(s.places) * 16 * s.groups
     rows = s.batch <= 32 and s.filters <= 16 and s.hidden <= 128
     return windows <= 64 * 128 and rows and s.here * s.networks <= 8 and s.actions <= 8 and s.heads <= 4

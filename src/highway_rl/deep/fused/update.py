@@ -45,7 +45,7 @@ def learn(
     out = [half(sizes.batch, sizes.hidden), single(1), single(sizes.small - sizes.convolution), single(1)]
     out.append(jax.ShapeDtypeStruct((sizes.here,), jnp.int32))
     with_loss = functools.partial(head, agent.loss == "huber")
-    d, unit, beyond, loss, best = run(with_loss, sizes, 3, out, *chosen, small, sums, taken, target)
+    d, unit, beyond, loss, best = run(with_loss, sizes, 2 + sizes.heads, out, *chosen, small, sums, taken, target)
     tiles = -(-sizes.inputs // cut.back)
     out = [half(sizes.batch, sizes.features), single(tiles)]
     dx, lengths = run(back, sizes, tiles, out, *chosen, d, unit, x, wide)
