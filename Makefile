@@ -23,10 +23,10 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY)  ## two agents on a Gymnasium task that pays late: curves and a film, into demo/
 	$(BIN)/highway-rl demo
 
-test: $(READY) lint $(if $(CI),browser)  ## lint, types and the test suite, without what takes long
+test: $(READY) lint  ## lint, types and the test suite, without what takes long
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
-long: $(READY)  ## the tests that take long, which `make test` leaves out; CI runs both
+long: $(READY) $(if $(CI),browser)  ## the tests that take long, which `make test` leaves out; CI runs both
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m long
 
 browser:  ## a Chromium to test the report in, on Debian as root; without one these tests are skipped

@@ -79,6 +79,7 @@ main(sys.argv[2:])
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.full), signal.SIGTERM])
 def test_leaves_while_compiling(tmp_path, monkeypatch, number):
     """The compiler does not listen to Python's handlers; nothing is left behind."""

@@ -58,7 +58,7 @@ def together(f, *args):
 DELAYED, NOT = {"delay": "end"}, {}
 LEARNED = DQN(chooser="learned", num_networks=2)
 CASES = [
-    (("breakout", DELAYED), DQN(max_gradient=0.01), 1),
+    pytest.param(("breakout", DELAYED), DQN(max_gradient=0.01), 1, marks=pytest.mark.long),
     (("asterix", DELAYED), LEARNED, 1),
     pytest.param(("asterix", NOT), DQN(num_networks=2, max_gradient=1e9), 2, marks=pytest.mark.full),
     pytest.param(("seaquest", DELAYED), DQN(num_networks=4, loss="squared"), 1, marks=pytest.mark.full),

@@ -78,6 +78,7 @@ def in_python(data, state, returns, reference, counts, confidence, optimism):
     return found, one
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("seed", "confidence", "optimism"), [(0, 0.0, 0.0), (1, 1.5, 1.0), (2, -2.0, 0.5)])
 def test_estimates_are_those_of_dictionaries(seed, confidence, optimism):
     data, state = walks(seed, episodes=40, states=4)
@@ -99,6 +100,7 @@ def test_estimates_are_those_of_dictionaries(seed, confidence, optimism):
     np.testing.assert_allclose(one, wanted[1], atol=2e-5)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("far", [0.0, 1e4])
 def test_caution_pays_the_average_less_what_luck_adds_to_the_largest(far):
     data, state = walks(0, episodes=90, states=4)
@@ -132,6 +134,7 @@ def test_the_largest_of_some_normal_numbers():
     assert grouping.largest_of(2) == pytest.approx(1 / math.sqrt(math.pi), abs=1e-6)
 
 
+@pytest.mark.long
 def test_without_chance_it_is_the_paper_s_gate():
     data, state = walks(0, chance=0.0)
     state = state + 3 * (np.arange(len(state)) % 5)  # tells the time: when an episode ends is no chance either

@@ -80,7 +80,7 @@ def in_time(run, drop=0):
     return np.stack([np.asarray(x, float) for x in found], axis=1)[drop:]
 
 
-@pytest.mark.parametrize("cut", [True, False])
+@pytest.mark.parametrize("cut", [pytest.param(True, marks=pytest.mark.long), False])
 def test_the_store_and_the_tallies_are_those_of_the_compiled_loop(cut):
     """Actions change nothing in this world. The host's store begins with one row more, before the first episode."""
     with jax.enable_x64(False):
@@ -97,6 +97,7 @@ def test_the_store_and_the_tallies_are_those_of_the_compiled_loop(cut):
     assert (curves[-1].loss > 0).all()
 
 
+@pytest.mark.long
 def test_calls_that_begin_an_episode_are_no_steps():
     """A vector environment in mode NEXT_STEP: every path is whole, and the calls in between are not learned from."""
     with jax.enable_x64(False):
@@ -111,6 +112,7 @@ def test_calls_that_begin_an_episode_are_no_steps():
     assert {float(x) for c in curves for x in c.length.ravel() if np.isfinite(x)} == {float(LENGTH)}
 
 
+@pytest.mark.long
 def test_runs_do_not_depend_on_their_neighbours():
     with jax.enable_x64(False):
         both, _ = played(Clock, seeds=2)
@@ -156,6 +158,7 @@ def test_what_fails_in_one_of_several_runs_is_named():
         program.compiled()(program.start()(), jnp.int32(0), jnp.int32(0), jnp.bool_(True))
 
 
+@pytest.mark.long
 def test_a_resumed_store_keeps_its_steps_and_is_cut(tmp_path):
     """The episode under way ends there as if cut; a fresh one begins."""
     with jax.enable_x64(False):

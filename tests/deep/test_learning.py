@@ -73,6 +73,7 @@ def test_it_changes_nothing_in_training():
     training.same(mean.last.store, alone.last.store)
 
 
+@pytest.mark.long
 def test_stopped_and_resumed_it_is_the_same(tmp_path):
     whole = trained(1_500)
     config = whole.setup.config

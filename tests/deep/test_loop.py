@@ -182,6 +182,7 @@ def test_settings_are_leaves():
             np.testing.assert_allclose(a[i], b, rtol=2e-4, atol=1e-5)
 
 
+@pytest.mark.long
 def test_a_period_of_several_networks_and_environments():
     """One update a step whatever the number of environments, shared among the networks; Double's older networks are
     those of the refresh before."""
@@ -210,6 +211,7 @@ def nothing_is_learned(before, after):
     assert int(jnp.sum(after.store.rows.real)) == SMALL.start == SMALL.refresh
 
 
+@pytest.mark.long
 def test_in_pieces_is_in_one_go():
     """Advancing period by period gives the same run as one call, but for the last digit: two programs round twice.
     Before the start nothing is learned."""
@@ -265,6 +267,7 @@ def test_what_is_stored_is_what_happened(num_envs):
     assert paid == pytest.approx(float(jnp.sum(jnp.where(run.store.rows.real, run.store.rows.reward, 0))), rel=1e-5)
 
 
+@pytest.mark.long
 def test_broken_numbers_stop_one_run_only():
     """A NaN reward in one seed: that seed keeps its networks and says when; the others are untouched."""
     good = probes.late(10)
@@ -296,6 +299,7 @@ def test_broken_numbers_stop_one_run_only():
         np.testing.assert_allclose(runs.learning.params.small[i], other, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.long
 @pytest.mark.learns
 def test_late_reward_needs_the_highway():
     """A choice paid 30 steps later, on a way that exploring easily loses: within this budget Highway DQN finds it.

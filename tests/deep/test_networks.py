@@ -47,6 +47,7 @@ def test_bands_are_the_same_function(shape):
     np.testing.assert_array_equal(chosen, wanted)  # a CPU goes through the windows
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("board", "size", "stride"),
     [

@@ -200,6 +200,7 @@ def both():
     return lambda name, look: programs[name, look]()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", SOME)
 def test_without_a_look_the_batches_are_the_same(both, name):
     (_, batches, seen), (_, few, unseen) = both(name, True), both(name, False)

@@ -30,7 +30,7 @@ def run(tmp_path_factory):
     return once
 
 
-LATER = {"freeway", "luck", "noise", "late-tasks", "toy-delayed"}  # eight to thirty-five seconds each
+LATER = {"freeway", "luck", "noise", "late-tasks", "run-time", "toy-delayed"}  # eight to thirty-five seconds each
 
 
 @pytest.fixture(scope="module", params=[pytest.param(n, marks=pytest.mark.long) if n in LATER else n for n in NAMES])
@@ -117,6 +117,7 @@ def test_workers_give_the_same_rows_in_the_same_order(run, tmp_path):
     assert base.read_rows(two)[1]["workers"] == 2
 
 
+@pytest.mark.long
 def test_ctrl_c_ends_the_workers_and_says_how_to_go_on(tmp_path):
     """What was finished is stored, no worker is left or shows a traceback, and `--resume` keeps the rows."""
     command = [sys.executable, "-m", "highway_rl", "run", "multi-room", "--scale", "paper", "--workers", "2"]
@@ -141,6 +142,7 @@ def test_ctrl_c_ends_the_workers_and_says_how_to_go_on(tmp_path):
         time.sleep(0.1)
 
 
+@pytest.mark.long
 def test_ctrl_c_between_two_cells_ends_the_workers(tmp_path):
     """Also while the error is still looked at."""
 
@@ -163,6 +165,7 @@ def alive(group):
     return True
 
 
+@pytest.mark.long
 def test_rows_without_the_console_packages(tmp_path):
     """`python -m highway_rl.experiments` needs neither tyro nor rich nor gymnasium nor safetensors."""
     hide = "import sys; sys.modules.update(dict.fromkeys(('tyro', 'rich', 'gymnasium', 'safetensors')))"

@@ -75,6 +75,7 @@ def line(claim):
     return f"{claim['id']}{claim['statement']}{claim['value']}{SIGNS[claim['verdict']]} {claim['verdict']}"
 
 
+@pytest.mark.long
 def test_every_claim_has_its_verdict(read):
     lines = read.said("tr")
     for number, statement in claims.STATEMENTS.items():
@@ -85,6 +86,7 @@ def test_every_claim_has_its_verdict(read):
             assert any(text.startswith(f"{claim['id']}") and text.endswith(claim["verdict"]) for text in lines)
 
 
+@pytest.mark.long
 def test_every_experiment_says_how_it_was_measured(read):
     sections = read.said("section")[1:]
     assert read.said("h2")[1:] == [
@@ -106,6 +108,7 @@ def test_every_experiment_says_how_it_was_measured(read):
                 assert known in said
 
 
+@pytest.mark.long
 def test_every_figure_is_in_the_page(read, tmp_path):
     images = read.attributes("img")
     for image in images:
@@ -121,6 +124,7 @@ def test_every_figure_is_in_the_page(read, tmp_path):
     assert len({image["src"] for image in images}) == len(images) >= 9
 
 
+@pytest.mark.long
 def test_the_page_needs_nothing_beside_itself(page, read):
     text = page.read_text(encoding="utf-8")
     assert page.stat().st_size <= made.LIMIT
@@ -135,6 +139,7 @@ def test_the_page_needs_nothing_beside_itself(page, read):
     assert policy.startswith("default-src 'none'")
 
 
+@pytest.mark.long
 def test_the_page_can_be_read_by_ear_and_by_keyboard(read):
     assert read.attributes("html") == [{"lang": "en"}]
     assert read.said("title") == read.said("h1")
@@ -230,6 +235,7 @@ def test_the_title_of_a_figure_is_its_own(tmp_path):
     assert made.picture(tmp_path / "some-figure.png").title == "Some figure"
 
 
+@pytest.mark.long
 def test_the_command(tmp_path, capsys):
     """It draws in two processes, and the page is the same as that of one."""
     stored = few(tmp_path / "rows", "example-mdp", "late-tasks")
@@ -322,6 +328,7 @@ def contrast(one, other):
     return (high + 0.05) / (low + 0.05)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("width", [320, 360, 768, 1280])
 def test_no_screen_is_too_narrow(browser, page, width):
     browser.open(page, width=width)
@@ -335,6 +342,7 @@ def test_no_screen_is_too_narrow(browser, page, width):
     assert min(narrow) > 0.5, "figures are wide enough to read"
 
 
+@pytest.mark.long
 def test_it_opens_without_network_and_without_complaints(browser, page):
     browser.open(page, width=1280)
     assert [r for r in browser.requests if not r.startswith("data:")] == [page.resolve().as_uri()]
@@ -343,6 +351,7 @@ def test_it_opens_without_network_and_without_complaints(browser, page):
     assert min(browser.value("Promise.all([...document.images].map(i => i.decode().then(() => i.naturalWidth)))")) > 0
 
 
+@pytest.mark.long
 def test_light_and_dark_can_both_be_read(browser, page):
     grounds = []
     for dark in (False, True):
@@ -358,6 +367,7 @@ def test_light_and_dark_can_both_be_read(browser, page):
     assert contrast(*grounds) > 10
 
 
+@pytest.mark.long
 def test_the_keyboard_reaches_everything(browser, page):
     browser.open(page, width=360)
     left = "document.querySelector('.skip').getBoundingClientRect().left"
@@ -368,6 +378,7 @@ def test_the_keyboard_reaches_everything(browser, page):
     assert browser.value("document.activeElement.className") == "box"
 
 
+@pytest.mark.long
 def test_paper_shows_it_all(browser, page, tmp_path):
     browser.open(page, width=1280)
     pdf = base64.b64decode(browser.ask("Page.printToPDF")["data"])

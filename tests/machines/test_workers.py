@@ -16,6 +16,7 @@ def listens() -> set[str]:
     return {ip.removeprefix("::ffff:") for ip in found}
 
 
+@pytest.mark.long
 def test_workers():
     with workers("local", 2) as found:
         assert found.count == 2

@@ -314,6 +314,7 @@ def test_what_an_operator_refuses():
         operator(rule, mdp, good)(np.zeros((4, 3)))
 
 
+@pytest.mark.long
 def test_an_operator_takes_either_form_of_a_model():
     mdp = make("garnet", states=4, actions=2, branching=2)
     q, policies = np.arange(8.0).reshape(4, 2), np.zeros((2, 4), int)

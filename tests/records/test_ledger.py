@@ -18,6 +18,7 @@ for i in range(40):
 """
 
 
+@pytest.mark.long
 def test_two_writers_lose_nothing(tmp_path):
     path = tmp_path / "a" / "rows.jsonl"
     writers = [subprocess.Popen([sys.executable, "-c", WRITER, str(path), str(who)]) for who in range(2)]

@@ -240,6 +240,7 @@ def test_it_can_be_read():
     assert "there is no gate" in str(fresh("dqn", length=6).explain(random_episode(agent, 4, terminated=True)))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("algo", ["soft-highway-dqn", "highway-gate-3:n=5", "dqn"])
 @pytest.mark.parametrize("length", [1, pytest.param(5, marks=pytest.mark.full), 300])
 def test_a_picture(algo, length, tmp_path):

@@ -144,6 +144,7 @@ def test_killed_in_the_second_program(two, tmp_path):
     assert (tmp_path / "evaluation.json").read_text() == (out / "evaluation.json").read_text()
 
 
+@pytest.mark.long
 def test_programs_make_the_rows_their_runs_make_alone(two, tmp_path):
     """Nothing of the second program reaches the first."""
     runs.fit(dataclasses.replace(TWO, algos=TWO.algos[:1]), tmp_path)

@@ -152,6 +152,7 @@ with folder.locked(Path(sys.argv[1])):
 """
 
 
+@pytest.mark.long
 def test_one_writer_at_a_time(breaks, tmp_path):
     """The second one ends with a line that names the first; a lock ends with its process, however that ends."""
     config = dataclasses.replace(COUNTED, steps=200)

@@ -51,6 +51,7 @@ def test_worker_and_driver_are_killed_and_nothing_is_lost_or_repeated(address, t
     cells.kills(tmp_path, "ray", address)
 
 
+@pytest.mark.long
 def test_a_cell_that_always_fails_is_named_and_stops_nothing(address, tmp_path):
     with pytest.raises(ValueError, match=r"late: dqn, seed 5.*RuntimeError: out of luck: run the same again"):
         cells.work(tmp_path, "ray", 0.0, address, bad=BAD.id)

@@ -52,6 +52,7 @@ def study(out):
     return optuna.load_study(study_name="tune", storage=f"sqlite:///{out / module.STUDY}")
 
 
+@pytest.mark.long
 def test_a_search_begins_with_the_default_prunes_and_writes_a_preset(quick, tmp_path):
     found = tune("late", out=tmp_path, trials=12, fresh=4, **FIELDS)
     first, *others = quick.texts

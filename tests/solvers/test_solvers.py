@@ -352,6 +352,7 @@ def test_history_progress_and_options() -> None:
         assert "\n" not in str(caught.value)
 
 
+@pytest.mark.long
 def test_large_sparse_models_in_seconds() -> None:
     """2·10⁵ states: a random graph and a slippery chain, all answers within each other's bounds."""
     S, A, K = 200_000, 2, 3

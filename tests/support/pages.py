@@ -15,8 +15,11 @@ PAGES = sorted(path for path in (*ROOT.glob("docs/**/*.md"), ROOT / "README.md")
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 QUICKLY = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}  # most examples run shorter than they compile
 LONG = {"README.md": {"NPROC": "1"}}  # it trains until the task is solved, fastest on one thread
-LATER = {"deep.md", "gymnasium.md", "noise.md", "target.md", "gate.md", "seeds.md"}
-"""They take ten seconds to half a minute each."""
+LATER = {
+    *("deep.md", "gymnasium.md", "noise.md", "target.md", "gate.md", "seeds.md"),
+    *("arrays.md", "extend.md", "minatar.md", "solver.md", "solvers.md", "tabular.md"),
+}
+"""They take five seconds to half a minute each."""
 END_OF_BLOCK = "=== end of block ==="
 
 

@@ -218,6 +218,7 @@ def test_one_policy_of_depth_one_is_q_learning():
     assert np.abs(a).max() > 0
 
 
+@pytest.mark.long
 def test_vmapped_seeds_are_looped_seeds_and_compile_once():
     env = make_task("trace-back", delay=4)
     train = trainer(env, tabular.learner(env, tabular.highway_q_learning(4, capacity=64)), max_episodes=50, until="cap")

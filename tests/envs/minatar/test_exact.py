@@ -68,6 +68,7 @@ def test_random_play_is_the_original(game):
     _check(game, [random_policy(seed) for seed in range(25)], steps=300)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("game", MUST_SEE)
 def test_competent_play_is_the_original(game):
     count, steps = REDUCED.get(game, (3, STEPS))

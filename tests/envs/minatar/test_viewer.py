@@ -62,6 +62,7 @@ def test_play_needs_a_terminal(monkeypatch):
         play("breakout", fps=0)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("keys", [b"\x1b[Ddd q", b""])
 def test_play_in_a_terminal(keys):
     pty = pytest.importorskip("pty")
