@@ -135,6 +135,7 @@ main(["list"])
 """
 
 
+@pytest.mark.long
 def test_entry_points(tmp_path):
     """What an installed package offers is found by name, and refused by name where it is not installed."""
     info = tmp_path / "theirs-1.0.dist-info"

@@ -199,6 +199,7 @@ def test_solve_takes_files(capsys, tmp_path):
     assert a["policy"].tolist() == b["policy"].tolist()
 
 
+@pytest.mark.long
 def test_a_reader_that_stops_early_is_no_error():
     command = f"{sys.executable} -c 'from highway_rl.cli.app import main; main()' list"
     done = subprocess.run(["bash", "-o", "pipefail", "-c", f"{command} | true"], capture_output=True, text=True)

@@ -128,6 +128,7 @@ def test_a_gpu_that_is_not_used_is_said(told, capsys, monkeypatch):
     assert 'pip install "highway-rl[cuda]"  # the GPU' in said
 
 
+@pytest.mark.long
 def test_speed_is_measured_and_json_holds_it(told, capsys, monkeypatch):
     monkeypatch.setattr(doctor, "TIMED", {"late": "compiled", "Nothing-v7": "through Gymnasium"})
     with pytest.raises(SystemExit):

@@ -91,6 +91,7 @@ def test_bad_input_is_one_line(words, says, capsys, tmp_path, monkeypatch):
     assert not list(Path(tmp_path).iterdir())
 
 
+@pytest.mark.long
 def test_too_much_is_refused_within_seconds():
     """In a process of its own, as a person would wait for it."""
     begun = time.monotonic()

@@ -35,7 +35,9 @@ def made(board, filters, others, hidden, level=False):
     return net, [jnp.asarray(rng.random((20, *s.shape)) < 0.3) for s in shapes]
 
 
-@pytest.mark.parametrize("shape", [*SHAPES, (*SHAPES[2], True)])
+@pytest.mark.parametrize(
+    "shape", [*(pytest.param(s, marks=pytest.mark.long) for s in SHAPES[:3]), *SHAPES[3:], (*SHAPES[2], True)]
+)
 def test_bands_are_the_same_function(shape):
     net, obs = made(*shape)
     ready = net.prepared()
@@ -233,6 +235,7 @@ def mine(spec, key):
     return eqx.nn.MLP(spec.observation.shape[0], spec.num_actions, 16, 1, key=key)
 
 
+@pytest.mark.long
 def test_a_network_of_ones_own():
     env, plan = probes.two_steps(), Schedule(steps=600, capacity=400, start=100, refresh=100)
     agent = make_agent(DQN(network=mine, rule=targets.soft_highway()), env.spec)

@@ -209,6 +209,7 @@ def test_without_a_look_the_batches_are_the_same(both, name):
     assert np.isnan(unseen.value)
 
 
+@pytest.mark.long
 def test_runs_that_share_a_loop_get_what_they_would_alone(both):
     """They need different numbers of rows, and go through as many as the one that needs most."""
     _, batches, _ = both("all", False)

@@ -107,6 +107,7 @@ def faraway(shift=300.0, scale=50.0):
     return Env(Spec("faraway", jax.ShapeDtypeStruct((1,), jnp.float32), 2), see, step)
 
 
+@pytest.mark.long
 def test_it_is_saved_with_the_agent(tmp_path):
     """Trained, as a file, and loaded: the store's numbers come along, and so do the values."""
     small = {"capacity": 500, "start": 100, "refresh": 100, "network": "mlp", "normalize": True, "discount": 0.0}

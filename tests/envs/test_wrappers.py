@@ -168,6 +168,7 @@ def conserves(game, until, episodes):
     return np.asarray(paid)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("until", ["end", 7, range(1, 20)])
 def test_delay_conserves_ten_thousand_scores(until):
     assert conserves("breakout", until, 10_000).sum() > 1000

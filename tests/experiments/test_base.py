@@ -111,6 +111,7 @@ def test_a_run_cut_short_is_taken_up_where_it_ended(tmp_path, monkeypatch):
     assert [p.name for p in tmp_path.iterdir()] == ["counted.csv"]
 
 
+@pytest.mark.long
 def test_workers_give_the_same_rows_in_the_same_order(run, tmp_path):
     one, two = run("multi-room"), base.run(base.find("multi-room"), "smoke", 0, tmp_path, workers=2)
     assert timeless(one) == timeless(two)

@@ -47,6 +47,7 @@ def _single():
         yield
 
 
+@pytest.mark.long
 def test_enough_ends_the_training_and_it_is_evaluated(tmp_path):
     listener = Enough(200)
     config = runs.Config("late", ("dqn",), steps=400, settings=SETTINGS, episodes=2, report_every=100)

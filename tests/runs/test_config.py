@@ -74,6 +74,7 @@ def test_what_is_refused(config, says):
     assert "\n" not in str(told.value)
 
 
+@pytest.mark.long
 def test_an_environment_as_an_object(tmp_path):
     """It trains under its own name in this process; two of one name are two environments."""
     made = make_env("late", length=4)

@@ -21,10 +21,10 @@ from highway_rl.runs.explain import rule_of
 
 ALGOS = (
     "dqn",
+    "soft-highway-dqn:depths=1,2,end,alpha=2,k=2",
     "double-dqn",
     "n-step-dqn:n=3",
     "n-step-highway-dqn:n=4",
-    "soft-highway-dqn:depths=1,2,end,alpha=2,k=2",
     "soft-highway-dqn:bootstrap=epsilon-greedy,alpha=inf",
     "soft-highway-dqn:num_policies=3",
     "highway-gate-0:n=3",
@@ -91,7 +91,7 @@ def stored(agent, given):
     return jax.tree.map(lambda x: x[None], store), slice(first, first + count)
 
 
-@pytest.mark.parametrize("algo", ALGOS)
+@pytest.mark.parametrize("algo", [*(pytest.param(a, marks=pytest.mark.long) for a in ALGOS[2:]), *ALGOS[:2]])
 def test_targets_are_those_of_training(algo):
     """Of a refresh of that store, which knows nothing of explaining."""
     agent = fresh(algo, length=6)

@@ -115,6 +115,7 @@ def test_a_run_does_not_depend_on_the_others(whole, tmp_path):
 TWO = dataclasses.replace(COUNTED, algos=("dqn", "dqn:k=2"), seeds=1)
 
 
+@pytest.mark.long
 def test_more_steps_go_on_with_every_program(breaks, tmp_path):
     """Stopped in the first of two that had ended, neither has lost what it had, and no row stands twice."""
     runs.fit(TWO, tmp_path)

@@ -17,6 +17,7 @@ def test_worker_and_driver_are_killed_and_nothing_is_lost_or_repeated(tmp_path):
     cells.kills(tmp_path, "local")
 
 
+@pytest.mark.long
 def test_a_cell_that_always_fails_is_named_and_stops_nothing(tmp_path):
     with pytest.raises(ValueError, match=r"late: dqn, seed 5.*RuntimeError: out of luck: run the same again"):
         cells.work(tmp_path, "local", 0.0, bad=BAD.id)

@@ -162,6 +162,7 @@ def policy_value(mdp: MDP, policy: np.ndarray) -> np.ndarray:
     return np.linalg.solve(A + np.diag(ends.astype(float)), R[rows, policy])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("method", METHODS)
 def test_the_bound_holds_at_every_stage(kind: str, method: str) -> None:

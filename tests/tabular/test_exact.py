@@ -73,11 +73,8 @@ def test_targets_of_an_episode_are_the_exact_operator(method):
     [
         {},
         {"alpha": 0.7},
-        {"alpha": 0.0},
-        {"gate_depth": None},
-        {"gate_depth": 0},
-        {"gate_depth": 3},
-        {"depths": (2, 4)},
+        *(pytest.param(x, marks=pytest.mark.long) for x in ({"alpha": 0.0}, {"gate_depth": None}, {"gate_depth": 0})),
+        *(pytest.param(x, marks=pytest.mark.long) for x in ({"gate_depth": 3}, {"depths": (2, 4)})),
         {"chooser": "half", "policies": 3},
     ],
     ids=str,

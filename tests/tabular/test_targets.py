@@ -21,6 +21,7 @@ from highway_rl.types import NEVER
 RULE = TargetRule(Backup((1, 2, 3, 4), depth_alpha=math.inf, policy_alpha=math.inf))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("alpha", [math.inf, 0.7, 0.0])
 @pytest.mark.parametrize("gate", [1, None])
 def test_where_nothing_is_random_it_is_the_papers_target(alpha, gate):
@@ -71,6 +72,7 @@ def test_between_the_averages_of_the_two_returns(confidence):
     assert closed[0] < float(jnp.mean(found)) < closed[1]
 
 
+@pytest.mark.long
 def test_a_fact_is_not_averaged_away():
     """One policy of eight knows a way that pays 5 for sure; the others are luck around 0."""
     rng = np.random.default_rng(3)

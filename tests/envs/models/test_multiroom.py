@@ -199,6 +199,7 @@ def test_kinds_of_state_agree_on_the_way(distances):
     assert lengths["doors"] == lengths["headings"] + 3, "one toggle a door"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("rooms", "cells", "steps"), [(2, 48, 9), (4, 92, 22), (6, 132, 34), (8, 169, 49)])
 def test_sizes_are_those_of_gym_minigrid(rooms, cells, steps, distances):
     """Means over gym-minigrid's own layouts, room size 10 and a random goal."""
