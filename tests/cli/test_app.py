@@ -65,6 +65,8 @@ def test_list_names_every_experiment_and_environment(capsys):
         (["run", "toy-delayed", "--scale", "huge"], ": invalid choice 'huge' for argument '--scale'"),
         (["run", "main", "--minutes", "0"], "minutes=0.0: give"),
         (["run", "main", "--cell", "nope"], "cell 'nope' is no stored run: give the id of one"),
+        (["run", "main", "--cell", "nope", "--scale", "smoke"], "as it was: leave --scale out"),
+        (["run", "mains", "--cell", "nope"], "unknown experiment 'mains'"),
         (["run", "multi-room", "--minutes", "5"], "multi-room trains no networks: leave --minutes out"),
         (["run", "mains"], "unknown experiment 'mains'"),
         (["run", "toy-delayed", "--workers", "0"], "workers=0: give a whole number >= 1"),

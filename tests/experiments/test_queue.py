@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from highway_rl.cli import main as main_command
 from highway_rl.experiments import base, main, queue
 from highway_rl.runs import trials
 from highway_rl.runs.folder import locked
@@ -167,6 +168,21 @@ def test_a_trial_made_again_is_the_same(tmp_path):
         assert before[name] == now[name]
     with pytest.raises(ValueError, match="no stored run"):
         trials.rerun(tmp_path, "nothing")
+
+
+@pytest.mark.parametrize(
+    ("change", "says"), [({}, "all numbers are the same"), ({"greedy": -1.0}, "other numbers: greedy")]
+)
+def test_the_command_that_makes_a_run_again(monkeypatch, capsys, change, says):
+    """It says first what that takes, and where numbers may be others; it fails where they are."""
+    monkeypatch.setenv("HIGHWAY_RL_COMMIT", "here")
+    row = next(row for row in trials.stored(RESULTS) if row["id"] == "22740ce6")
+    monkeypatch.setattr(trials, "rerun", lambda out, name, report: (row, row | change))
+    with pytest.raises(SystemExit) if change else contextlib.nullcontext():
+        main_command(["run", "main", "--cell", "22740ce6", "--out", str(RESULTS)])
+    told = capsys.readouterr().out
+    for words in (says, "of 20 that a program trained", row["task"], f"`git checkout {row['commit']}` has its code"):
+        assert words in told
 
 
 @pytest.mark.full

@@ -42,7 +42,8 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 @contextlib.contextmanager
 def progress(title: str, unit: str = "cells", goal: float = 1.0) -> Iterator[Callable[[Any, Any], None]]:
-    """A bar on stderr that counts cells, or shows how the certified error of a solve closes on its goal, in decades."""
+    """A bar on stderr that counts cells or steps, or shows how the certified error of a solve closes on its goal, in
+    decades."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
@@ -53,7 +54,7 @@ def progress(title: str, unit: str = "cells", goal: float = 1.0) -> Iterator[Cal
         TimeElapsedColumn(),
     ]
     columns[2:2] = [BarColumn()]
-    if unit == "cells":
+    if unit != "error":
         columns.append(TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
         task = bar.add_task(title, total=None, note="")
@@ -61,8 +62,8 @@ def progress(title: str, unit: str = "cells", goal: float = 1.0) -> Iterator[Cal
 
         def step(done: Any, total: Any) -> None:
             nonlocal largest
-            if unit == "cells":
-                bar.update(task, completed=done, total=total, note=f"{done}/{total}")
+            if unit != "error":
+                bar.update(task, completed=done, total=total, note=f"{done:,}/{total:,}")
                 return
             largest = max(largest, total if total < math.inf else 0.0)
             bar.update(task, note=f"iteration {done}, error {total:.1e}")

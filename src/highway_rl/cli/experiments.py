@@ -53,10 +53,14 @@ class Run:
     def __call__(self) -> None:
         from highway_rl.experiments import base, queue
 
-        if self.cell is not None:
-            return again(self.out, self.cell)
         names = {"all": list(base.experiments().values()), "deep": queue.deep()}
         chosen = names.get(self.experiment) or [base.find(self.experiment)]
+        if self.cell is not None:
+            plain = Run(experiment=self.experiment, out=self.out, cell=self.cell, debug=self.debug)
+            for field in dataclasses.fields(self):
+                if getattr(self, field.name) != getattr(plain, field.name):
+                    raise ValueError(f"--cell makes one stored run again, as it was: leave --{field.name} out")
+            return again(self.out, self.cell)
         trained = [experiment for experiment in chosen if experiment.stages is not None]
         if self.minutes is not None and not trained:
             raise ValueError(
@@ -90,11 +94,28 @@ class Run:
 
 
 def again(out: Path, name: str) -> None:
-    """A stored run beside the same one made now."""
-    from highway_rl.runs.trials import rerun
+    """A stored run beside the same one made now; fails where a number is another."""
+    from highway_rl.experiments.report import duration
+    from highway_rl.records.provenance import provenance
+    from highway_rl.runs import trials
 
-    with progress(f"run {name} again", unit="error"):
-        before, now = rerun(out, name)
+    record, batch = trials.program_of(out, name)
+    made, here = record["provenance"], provenance()
+    runs = len(record["runs"])
+    print(
+        f"run {name} is one of {runs} that a program trained side by side, and all are made again: {batch.name}\n"
+        f"stored: {duration(made['seconds'])} on {made['device']} with jax {made['jax']}, by commit {made['commit']}"
+    )
+    new = [f"{what} ({here[what]})" for what in ("device", "jax", "code") if here[what] != made[what]]
+    if new:
+        print(f"other here: {', '.join(new)}; so numbers may be others. `git checkout {made['commit']}` has its code")
+    with progress(f"run {name} again", unit="steps") as step:
+
+        def watch(news: dict[str, Any]) -> None:
+            if news.get("rows"):
+                step(news["rows"][0]["step"], batch.like.steps)
+
+        before, now = trials.rerun(out, name, watch)
     shown = ("commit", "code", "device", "jax", "greedy", "exploring", "training", "error")
     table(("", "stored", "now"), [(key, str(before.get(key)), str(now.get(key))) for key in shown])
     numbers = [
@@ -102,6 +123,8 @@ def again(out: Path, name: str) -> None:
     ]
     other = [key for key in numbers if before[key] != now[key]]
     print("all numbers are the same" if not other else f"other numbers: {', '.join(other)}")
+    if other:
+        raise SystemExit(1)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ import numpy as np
 from highway_rl.experiments.ablation import SIZES, Variants, ablation, by_variant
 from highway_rl.experiments.base import FAILS, HOLDS, PARTLY, Rows, Scale, Verdict
 from highway_rl.experiments.main import title
-from highway_rl.experiments.scores import average, how_many, said, values
+from highway_rl.experiments.scores import average, how_many, parts, said, values
 from highway_rl.records.figures import axes, look, save
 from highway_rl.records.statistics import Interval, rank_correlation
 
@@ -40,12 +40,16 @@ def trend(runs: dict[str, dict[str, Rows]], kind: str, test: str) -> Interval[fl
 def deeper(runs: dict[str, dict[str, Rows]]) -> Verdict:
     """Claim 13: the score falls with n for n-step DQN, and rises for n-step Highway DQN, in training and in tests."""
     words, good = [], []
+    each: dict[str, bool] = {}
     for test in ("training", "greedy"):
+        a, b = KINDS
         plain, gated = (trend(runs, kind, test) for kind in KINDS)
         words.append(f"{test}: " + ", ".join(f"{k} {said(x, 2)}" for k, x in zip(KINDS, (plain, gated), strict=True)))
+        each |= {f"{a} falls, {test}": plain.value <= -0.3, f"{b} rises, {test}": gated.value >= 0.3}
         rises = plain.value <= -0.3 and gated.value >= 0.3
         good.append(HOLDS if rises else PARTLY if gated.value > plain.value else FAILS)
-    return Verdict(f"rank correlation of n and score, {'; '.join(words)}", good[0] if good[0] == good[1] else PARTLY)
+    told = f"{parts(each)}rank correlation of n and score, {'; '.join(words)}"
+    return Verdict(told, good[0] if good[0] == good[1] else PARTLY)
 
 
 def plot(rows: Rows, out: Path) -> list[Path]:

@@ -6,7 +6,7 @@ import numpy as np
 
 from highway_rl.experiments.base import FAILS, HOLDS, NOT_RUN, PARTLY, Rows, Verdict
 from highway_rl.experiments.main import DELAYED, HIGHWAY, about, finals, title
-from highway_rl.experiments.scores import above, average, said, values
+from highway_rl.experiments.scores import above, average, parts, said, targets, values
 
 
 def freeway(rows: Rows) -> Verdict:
@@ -30,7 +30,12 @@ def freeway(rows: Rows) -> Verdict:
     ours, theirs = max(best[name] for name in HIGHWAY), [x for name, x in best.items() if name not in HIGHWAY]
     low = 2 * sum(x < 5 for x in theirs) > len(theirs)
     verdict = HOLDS if ours >= 40 and low else PARTLY if ours > max(theirs) else FAILS
-    return Verdict(f"{title(task, env)}, {count(rows, env, task)}: {value}", verdict)
+    held = {
+        "Highway above every rival": ours > max(theirs),
+        "most rivals below 5": low,
+        f"about 50 (Highway's best is {ours:.0f})": ours >= 40,
+    }
+    return Verdict(f"{parts(held)}{title(task, env)}, {count(rows, env, task)}: {value}", verdict)
 
 
 def count(rows: Rows, env: str, task: str | None = None) -> str:
@@ -51,7 +56,25 @@ def comparison(rows: Rows) -> Verdict:
     whole = all(env in found and found[env][1] for env in size.envs)
     least = [least for *_, least in found.values()]
     verdict = HOLDS if whole and min(least) >= 0.75 else PARTLY if max(least) >= 0.5 else FAILS
-    return Verdict("; ".join(words for words, *_ in found.values()), verdict)
+    held = {f"{late(env)}, above every rival": one >= 0.75 for env, (*_, one) in found.items()}
+    held |= {"ten seeds, all tasks and five million steps with both": whole}
+    return Verdict(parts(held) + "; ".join(words for words, *_ in found.values()), verdict)
+
+
+def late(env: str) -> str:
+    return "reward at the end" if env == DELAYED else "reward as the task pays it"
+
+
+def why(runs: dict[str, dict[str, Rows]]) -> str:
+    """What goes with the scores: how often the longest gate is open, and how far targets lie above what followed."""
+    spans = []
+    for name, what in (("Soft Highway DQN", "its longest gate open at"), ("n-step DQN", "")):
+        found = [targets(rows) for rows in runs[name].values()]
+        bias = [one[1] for one in found]
+        gates = [list(opened.values())[-1] for opened, *_ in found if opened]
+        opened = f"{what} {min(gates):.1%} to {max(gates):.1%} of the steps, " if what and gates else ""
+        spans.append(f"{name}: {opened}targets {min(bias):.1f} to {max(bias):.1f} above what followed")
+    return f"at the end of training, by game: {'; '.join(spans)}"
 
 
 def _compared(rows: Rows, env: str) -> tuple[str, bool, float]:
@@ -74,6 +97,6 @@ def _compared(rows: Rows, env: str) -> tuple[str, bool, float]:
     least = max(min(one.value if one else 0.0 for one in each) for each in likely.values())
     seeds = min(len(found) for by_task in runs.values() for found in by_task.values())
     whole = seeds >= 10 and len(tasks) == len(size.tasks) and size.steps[env] >= 5_000_000
-    late = "reward at the end" if env == DELAYED else "reward as the task pays it"
-    much = f"{late}, {len(tasks)} of {len(size.tasks)} tasks, {count(rows, env)}"
-    return f"{much}: a Highway agent has the best mean greedy score on {ahead}; {words}", whole, least
+    much = f"{late(env)}, {len(tasks)} of {len(size.tasks)} tasks, {count(rows, env)}"
+    told = f"{much}: a Highway agent has the best mean greedy score on {ahead}; {words}; {why(runs)}"
+    return told, whole, least

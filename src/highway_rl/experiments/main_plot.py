@@ -12,7 +12,18 @@ from highway_rl.experiments import main
 from highway_rl.experiments.base import Experiment, Rows, Table
 from highway_rl.experiments.main import DELAYED, HIGHWAY, Setting, Size, about, finals, title
 from highway_rl.experiments.main_claims import comparison, freeway
-from highway_rl.experiments.scores import TESTS, ByTask, above, by_game, draw_curves, how_many, mark, said, seed_table
+from highway_rl.experiments.scores import (
+    TESTS,
+    ByTask,
+    above,
+    by_game,
+    draw_curves,
+    how_many,
+    mark,
+    said,
+    seed_table,
+    targets,
+)
 from highway_rl.records.figures import axes, key, key_below, look, save
 from highway_rl.records.statistics import aggregate, normalised, profile
 
@@ -84,12 +95,12 @@ def curves(rows: Rows, path: Path) -> Path:
     few = len(panels) < 3
     seeds = how_many(its for _, _, found in panels for its in found.values())
     figure, grid = axes(
-        len(panels), f"Training score (mean over {seeds}, 95 % interval)", columns=min(len(panels), 5),
-        size=(6.4, 3.6) if few else (3.0, 2.6),
+        len(panels), f"Training score, {VIEWS['best']} (mean over {seeds}, 95 % interval)",
+        columns=(columns := min(len(panels), 5)), size=(6.4, 3.6) if few else (3.0, 2.6),
     )  # fmt: skip
-    for ax, (env, task, found) in zip(grid, panels, strict=True):
+    for i, (ax, (env, task, found)) in enumerate(zip(grid, panels, strict=True)):
         draw_curves(ax, found, "score", LOOKS)
-        ax.set_title(title(task, env))
+        ax.set(title=title(task, env), ylabel="" if i % columns else "training score")
     key_below(figure, LOOKS, columns=3 if few else 6)
     return save(figure, path)
 
@@ -194,12 +205,9 @@ def _seen(what: str, runs: Mapping[str, ByTask]) -> Table:
     """How often each gate was open at the end, how far targets lay above what followed, and how large values got."""
 
     def line(method: str, task: str, rows: Rows) -> tuple[str, ...]:
-        mean = lambda each: float(np.mean([x for x in each if x is not None] or [np.nan]))  # noqa: E731
-        depths = sorted({n for row in rows for n in row["open"]} - {"1"}, key=lambda n: (len(n), n))  # "end" is longest
-        opened = ", ".join(f"{n.replace('end', '∞')}: {mean(row['open'].get(n) for row in rows):.1%}" for n in depths)
-        late = [x for row in rows for x in row["bias"][-max(len(row["bias"]) // 10, 1) :]]
-        largest = mean(row["largest"][-1] for row in rows)
-        return task.removeprefix("minatar/"), method, opened or "–", f"{mean(late):.2f}", f"{largest:.1f}"
+        opened, above_, largest = targets(rows)
+        gates = ", ".join(f"{n}: {share:.1%}" for n, share in opened.items())
+        return task.removeprefix("minatar/"), method, gates or "–", f"{above_:.2f}", f"{largest:.1f}"
 
     lines = [line(method, task, rows) for method, by_task in runs.items() for task, rows in by_task.items()]
     columns = ("task", "method", "steps at which the gate is open, by n", "target above what followed", "largest value")

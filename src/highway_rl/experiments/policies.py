@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from highway_rl.experiments.ablation import Variants, ablation
 from highway_rl.experiments.base import FAILS, HOLDS, PARTLY, Rows, Scale, Verdict
-from highway_rl.experiments.scores import WHOLE, above, said
+from highway_rl.experiments.scores import WHOLE, above, parts, said
 
 COUNTS: dict[Scale, tuple[int, ...]] = {"smoke": (1, 2), "quick": (1, 4), "paper": (1, 2, 4, 8)}
 VARIANTS: dict[Scale, Variants] = {
@@ -26,7 +26,8 @@ def more(runs: dict[str, dict[str, Rows]]) -> Verdict:
         often = sum(x > 0.5 for x in likely) * 2 >= len(likely)
         good.append(HOLDS if often and max(likely) >= 0.75 else PARTLY if max(likely) > 0.5 else FAILS)
     verdict = good[0] if good[0] == good[1] else PARTLY
-    return Verdict(f"P(above {one}), " + "; ".join(words), verdict)
+    held = parts({test: one == HOLDS for test, one in zip(("greedy", WHOLE), good, strict=True)})
+    return Verdict(f"{held}P(above {one}), " + "; ".join(words), verdict)
 
 
 EXPERIMENT = ablation(

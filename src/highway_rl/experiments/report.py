@@ -155,6 +155,7 @@ def section(experiment: Experiment, results: Path) -> Section:
         tables = [table for table in experiment.tables(rows) if table.rows]
         judged = [claims.claim(i, judge(rows)) for i, judge in experiment.claims.items()]
     size, origins = (_size(rows, facts), of_file(rows, facts)) if facts else (runs_in_words(rows), of_runs(rows))
+    size += "" if facts else f"; highway-rl run {experiment.name} --cell ID makes one again, by its id in the tables"
     scale = (facts or rows[0]).get("scale", "unknown")
     return Section(*about, str(scale), size, judged, pictures, tables, origins)
 

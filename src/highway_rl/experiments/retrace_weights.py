@@ -12,11 +12,12 @@ from highway_rl.deep.diagnostics import RATIO_DEPTHS
 from highway_rl.experiments import main
 from highway_rl.experiments.base import FAILS, HOLDS, PARTLY, Experiment, Rows, Scale, Stage, Table, Verdict
 from highway_rl.experiments.main import DELAYED, HIGHWAY, finals, title
-from highway_rl.experiments.scores import ByTask, above, how_many, said, share, values
+from highway_rl.experiments.scores import ByTask, above, how_many, parts, said, share, values
 from highway_rl.records.figures import axes, in_order, key, save
 from highway_rl.records.statistics import Interval, aggregate
 
 RETRACE = "Retrace(1)"
+LATE = ("keeps up without delay", "half of Highway's score or less in every game with delay")
 
 
 def stages(scale: Scale, seed: int, rows: Rows) -> list[Stage]:
@@ -66,30 +67,31 @@ def fading(rows: Rows) -> Verdict:
     each = [np.reshape([halving(x) for x in products], (-1, 2)) for products in products_of(rows).values()]
     sound = [x[~np.isnan(x).any(1)] for x in each]
     lasts, fits = ({str(i): x[:, j] for i, x in enumerate(sound) if len(x)} for j in range(2))
-    words, holds = [], [False]
+    words, holds = [], {"fades exponentially": False}
     if lasts:
         depth, fit = (aggregate({"": x})[""].median for x in (lasts, fits))
         line = f"a straight line explains {said(fit, 3)} of its logarithm"
         words = [f"the product halves every {said(depth)} steps (median over tasks); {line}"]
-        holds = [fit.value >= 0.9]
+        holds = {"fades exponentially": fit.value >= 0.9}
     for env in dict.fromkeys(row["env"] for row in rows):
         runs = finals(rows, env, "best")
         if not runs:
             words.append(f"{'with' if env == DELAYED else 'without'} delay the long runs are still to come")
-            holds.append(False)
+            holds[LATE[env == DELAYED]] = False
             continue
         likely = {name: above(runs[name], runs[RETRACE], "greedy") for name in HIGHWAY}
         most = max(one.value if one else 0.0 for one in likely.values())
         shares = {task: beside(runs, task) for task in runs[RETRACE]}
         fails = most >= 0.75 and all(one.value <= 0.5 for one in shares.values())
-        holds.append(fails if env == DELAYED else most < 0.75)
+        holds[LATE[env == DELAYED]] = fails if env == DELAYED else most < 0.75
         said_ = ", ".join(f"P({name} above Retrace) = {said(one, 2)}" for name, one in likely.items())
-        parts = ", ".join(f"{title(task, env)} {said(x, 2)}" for task, x in shares.items())
+        each_ = ", ".join(f"{title(task, env)} {said(x, 2)}" for task, x in shares.items())
         words.append(
             f"{'with' if env == DELAYED else 'without'} delay ({len(runs[RETRACE])} tasks) {said_}; Retrace's share of"
-            f" the better one's score: {parts}"
+            f" the better one's score: {each_}"
         )
-    return Verdict("; ".join(words), HOLDS if all(holds) else PARTLY if any(holds) else FAILS)
+    verdict = HOLDS if all(holds.values()) else PARTLY if any(holds.values()) else FAILS
+    return Verdict(parts(holds) + "; ".join(words), verdict)
 
 
 def plot(rows: Rows, out: Path) -> list[Path]:

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 
 from highway_rl.data import ring
 from highway_rl.experiments.base import FAILS, HOLDS, PARTLY, Experiment, Row, Rows, Scale, Table, Verdict, select
-from highway_rl.experiments.scores import said
+from highway_rl.experiments.scores import parts, said
 from highway_rl.records.figures import axes, log_ticks, look, save
 from highway_rl.records.statistics import Interval
 from highway_rl.runs import Config, setup
@@ -85,13 +85,15 @@ def hours(rows: Rows) -> Verdict:
         each = {row["algo"]: times(row, base) for row in select(rows, runs=runs)}
         none = Interval(0.0, 0.0, 0.0)
         ratios.append((each.get("soft-highway-dqn", none).value, each.get("retrace", none).value))
-        told = ", ".join(f"{algo} {said(x, 2)}" for algo, x in each.items() if algo != "dqn")
+        told = ", ".join(f"{NAMES.get(algo, algo)} {said(x, 2)}" for algo, x in each.items() if algo != "dqn")
         words.append(f"{runs} {'run' if runs == 1 else 'runs'}: {told}")
     near = lambda x, y: 0.75 * y <= x <= 1.25 * y  # noqa: E731
     good = [(near(highway, 2.1), near(trace, 6.9)) for highway, trace in ratios]
     verdict = HOLDS if all(map(all, good)) else PARTLY if any(map(any, good)) else FAILS
+    highway, trace = map(all, zip(*good, strict=True))
+    held = parts({"Soft Highway DQN near the paper's 2.1": highway, "Retrace(1) near its 6.9": trace})
     of = "by the fastest periods, in brackets with the slowest of the one or the other"
-    return Verdict(f"times of DQN on {rows[0]['timed_on']}, {of}: {'; '.join(words)}", verdict)
+    return Verdict(f"{held}times of DQN on {rows[0]['timed_on']}, {of}: {'; '.join(words)}", verdict)
 
 
 def times(row: Row, base: Row) -> Interval[float]:

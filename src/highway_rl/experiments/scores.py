@@ -69,6 +69,19 @@ def said(found: Interval[float] | None, digits: int = 1) -> str:
     return f"{found.value:.{digits}f} [{found.low:.{digits}f}, {found.high:.{digits}f}]"
 
 
+def parts(found: Mapping[str, bool]) -> str:
+    """Which parts of a claim hold and which do not: the beginning of what was measured.
+
+    >>> parts({"in training": True, "greedy": False}), parts({"greedy": True})
+    ('Holds: in training. Does not: greedy. Measured: ', '')
+    """
+    holds, fails = ([name for name, good in found.items() if good is kind] for kind in (True, False))
+    if not fails:
+        return ""
+    first = f"Holds: {'; '.join(holds)}. " if holds else ""
+    return f"{first}Does not: {'; '.join(fails)}. Measured: "
+
+
 def above(one: ByTask, other: ByTask, name: str) -> Interval[float] | None:
     """How likely a seed of one scores more than one of the other, over the tasks that both have."""
     mine, theirs = by_game(one, name), by_game(other, name)
@@ -76,6 +89,16 @@ def above(one: ByTask, other: ByTask, name: str) -> Interval[float] | None:
     if not tasks:
         return None
     return probability_of_improvement({t: mine[t] for t in tasks}, {t: theirs[t] for t in tasks})
+
+
+def targets(rows: Rows) -> tuple[dict[str, float], float, float]:
+    """What the targets of runs were at the end of training, means over seeds: the share of steps at which each depth's
+    gate was open (the longest last), how far they lay above what followed, and the largest value."""
+    mean = lambda each: float(np.mean([x for x in each if x is not None] or [np.nan]))  # noqa: E731
+    depths = sorted({n for row in rows for n in row["open"]} - {"1"}, key=lambda n: (len(n), n))  # "end" is longest
+    late = [x for row in rows for x in row["bias"][-max(len(row["bias"]) // 10, 1) :]]
+    opened = {n.replace("end", "∞"): mean(row["open"].get(n) for row in rows) for n in depths}
+    return opened, mean(late), mean(row["largest"][-1] for row in rows)
 
 
 def share(one: Rows, other: Rows, name: str) -> Interval[float]:

@@ -211,11 +211,8 @@ def _results(batch: Batch, trained: Trained, work: Path) -> Row:
     return {"step": sorted({int(row["step"]) for row in curves}), "runs": runs}
 
 
-def rerun(out: Path, name: str, report: Callable[[dict[str, Any]], None] = lambda news: None) -> tuple[Row, Row]:
-    """A stored trial and the same one made again, with the whole program that it was part of; nothing is stored.
-
-    On the same CPU, with the same versions and code, the two are equal; on a GPU XLA may choose other kernels.
-    """
+def program_of(out: Path, name: str) -> tuple[Row, Batch]:
+    """The record that holds a stored trial, and the program that made it."""
     for record in records(out):
         if name not in {run["id"] for run in record["runs"]}:
             continue
@@ -225,16 +222,24 @@ def rerun(out: Path, name: str, report: Callable[[dict[str, Any]], None] = lambd
             config["episodes"], record.get("settings", ""),
         )  # fmt: skip
         algos = tuple(dict.fromkeys(run["algo"] for run in record["runs"]))
-        batch = Batch(like, algos, config["seeds"], tuple(config.get("imports", ())))
-        with tempfile.TemporaryDirectory() as folder, as_deep():
-            made = _results(batch, fit(batch.config(), Path(folder) / "again", report=report), Path(folder) / "again")
-        again = ledger.plain(made)
-        return (
-            {**record["provenance"], **next(run for run in record["runs"] if run["id"] == name)},
-            {**provenance(), **next(run for run in again["runs"] if run["id"] == name)},
-        )
+        return record, Batch(like, algos, config["seeds"], tuple(config.get("imports", ())))
     raise ValueError(
         f"cell {name!r} is no stored run: give the id of one in {out / FOLDER}, as `highway-rl report` shows it"
+    )
+
+
+def rerun(out: Path, name: str, report: Callable[[dict[str, Any]], None] = lambda news: None) -> tuple[Row, Row]:
+    """A stored trial and the same one made again, with the whole program that it was part of; nothing is stored.
+
+    On the same CPU, with the same versions and code, the two are equal; on a GPU XLA may choose other kernels.
+    """
+    record, batch = program_of(out, name)
+    with tempfile.TemporaryDirectory() as folder, as_deep():
+        made = _results(batch, fit(batch.config(), Path(folder) / "again", report=report), Path(folder) / "again")
+    again = ledger.plain(made)
+    return (
+        {**record["provenance"], **next(run for run in record["runs"] if run["id"] == name)},
+        {**provenance(), **next(run for run in again["runs"] if run["id"] == name)},
     )
 
 
