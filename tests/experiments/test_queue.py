@@ -8,7 +8,7 @@ import pytest
 
 from highway_rl.cli import main as main_command
 from highway_rl.experiments import base, main, queue
-from highway_rl.runs import trials
+from highway_rl.runs import again, trials
 from highway_rl.runs.folder import locked
 from highway_rl.runs.trials import Batch, Trial
 
@@ -163,11 +163,11 @@ def test_a_trial_made_again_is_the_same(tmp_path):
     assert not (tmp_path / trials.FOLDER / "unfinished").exists() or not any(
         (tmp_path / trials.FOLDER / "unfinished").iterdir()
     )
-    before, now = trials.rerun(tmp_path, T.id)
+    before, now = again.rerun(tmp_path, T.id)
     for name in ("greedy", "exploring", "training", "score", "bias", "value"):
         assert before[name] == now[name]
     with pytest.raises(ValueError, match="no stored run"):
-        trials.rerun(tmp_path, "nothing")
+        again.rerun(tmp_path, "nothing")
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_the_command_that_makes_a_run_again(monkeypatch, capsys, change, says):
     """It says first what that takes, and where numbers may be others; it fails where they are."""
     monkeypatch.setenv("HIGHWAY_RL_COMMIT", "here")
     row = next(row for row in trials.stored(RESULTS) if row["id"] == "22740ce6")
-    monkeypatch.setattr(trials, "rerun", lambda out, name, report: (row, row | change))
+    monkeypatch.setattr(again, "rerun", lambda out, name, report: (row, row | change))
     with pytest.raises(SystemExit) if change else contextlib.nullcontext():
         main_command(["run", "main", "--cell", "22740ce6", "--out", str(RESULTS)])
     told = capsys.readouterr().out

@@ -60,7 +60,7 @@ class Run:
             for field in dataclasses.fields(self):
                 if getattr(self, field.name) != getattr(plain, field.name):
                     raise ValueError(f"--cell makes one stored run again, as it was: leave --{field.name} out")
-            return again(self.out, self.cell)
+            return compare(self.out, self.cell)
         trained = [experiment for experiment in chosen if experiment.stages is not None]
         if self.minutes is not None and not trained:
             raise ValueError(
@@ -93,13 +93,13 @@ class Run:
             Check(experiment=experiment.name, out=self.out)()
 
 
-def again(out: Path, name: str) -> None:
+def compare(out: Path, name: str) -> None:
     """A stored run beside the same one made now; fails where a number is another."""
     from highway_rl.experiments.report import duration
     from highway_rl.records.provenance import provenance
-    from highway_rl.runs import trials
+    from highway_rl.runs.again import program_of, rerun
 
-    record, batch = trials.program_of(out, name)
+    record, batch = program_of(out, name)
     made, here = record["provenance"], provenance()
     runs = len(record["runs"])
     print(
@@ -115,7 +115,7 @@ def again(out: Path, name: str) -> None:
             if news.get("rows"):
                 step(news["rows"][0]["step"], batch.like.steps)
 
-        before, now = trials.rerun(out, name, watch)
+        before, now = rerun(out, name, watch)
     shown = ("commit", "code", "device", "jax", "greedy", "exploring", "training", "error")
     table(("", "stored", "now"), [(key, str(before.get(key)), str(now.get(key))) for key in shown])
     numbers = [

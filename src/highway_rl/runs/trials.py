@@ -11,7 +11,6 @@ import contextlib
 import hashlib
 import re
 import shutil
-import tempfile
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from pathlib import Path
@@ -190,7 +189,7 @@ def _trained(batch: Batch, out: Path, facts: dict[str, Any], report: Any, should
     made = provenance(**facts, resumed=resumed, seconds=time.perf_counter() - begun)
     record = {"config": plain(config), "k": batch.like.k, "preset": batch.like.preset, "env": batch.like.env}
     record |= {"settings": batch.like.settings} if batch.like.settings else {}
-    ledger.append(ledger_of(out, batch.like), record | {"provenance": made} | _results(batch, trained, work))
+    ledger.append(ledger_of(out, batch.like), record | {"provenance": made} | results(batch, trained, work))
     return True
 
 
@@ -199,7 +198,7 @@ def unfinished(out: Path, batch: str) -> Path:
     return out / FOLDER / "unfinished" / batch
 
 
-def _results(batch: Batch, trained: Trained, work: Path) -> Row:
+def results(batch: Batch, trained: Trained, work: Path) -> Row:
     """What is kept of every run of a batch, and the steps at which their curves have points."""
     curves = read_metrics(work)
     tested = {(row["algo"], row["seed"], row["epsilon"] > 0): row for row in trained.scores}
@@ -209,38 +208,6 @@ def _results(batch: Batch, trained: Trained, work: Path) -> Row:
         tests = [tested[trial.label, trial.seed, exploring] for exploring in (False, True)]
         runs.append({"id": trial.id, "algo": trial.algo, "seed": trial.seed} | summary(mine, *tests))
     return {"step": sorted({int(row["step"]) for row in curves}), "runs": runs}
-
-
-def program_of(out: Path, name: str) -> tuple[Row, Batch]:
-    """The record that holds a stored trial, and the program that made it."""
-    for record in records(out):
-        if name not in {run["id"] for run in record["runs"]}:
-            continue
-        config = record["config"]
-        like = Trial(
-            config["task"], record["env"], "", record["k"], config["steps"], config["seed"], record["preset"],
-            config["episodes"], record.get("settings", ""),
-        )  # fmt: skip
-        algos = tuple(dict.fromkeys(run["algo"] for run in record["runs"]))
-        return record, Batch(like, algos, config["seeds"], tuple(config.get("imports", ())))
-    raise ValueError(
-        f"cell {name!r} is no stored run: give the id of one in {out / FOLDER}, as `highway-rl report` shows it"
-    )
-
-
-def rerun(out: Path, name: str, report: Callable[[dict[str, Any]], None] = lambda news: None) -> tuple[Row, Row]:
-    """A stored trial and the same one made again, with the whole program that it was part of; nothing is stored.
-
-    On the same CPU, with the same versions and code, the two are equal; on a GPU XLA may choose other kernels.
-    """
-    record, batch = program_of(out, name)
-    with tempfile.TemporaryDirectory() as folder, as_deep():
-        made = _results(batch, fit(batch.config(), Path(folder) / "again", report=report), Path(folder) / "again")
-    again = ledger.plain(made)
-    return (
-        {**record["provenance"], **next(run for run in record["runs"] if run["id"] == name)},
-        {**provenance(), **next(run for run in again["runs"] if run["id"] == name)},
-    )
 
 
 def last_quarter(curve: Rows) -> float | None:
