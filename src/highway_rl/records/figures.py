@@ -251,7 +251,7 @@ def save(figure: Any, path: Path) -> Path:
 
     path.parent.mkdir(parents=True, exist_ok=True)
     for ax in figure.axes:
-        ax.title.set_fontsize(10)  # `set_title` takes its size from the settings of the moment it is called
+        ax.set_title(ax.get_title(), fontsize=10, y=1.0)  # a size of now; with a place, no ticks are measured for one
     figure.set_dpi(130)
     figure.get_layout_engine().execute(figure)
     figure.set_layout_engine("none")

@@ -133,9 +133,10 @@ def probability_of_improvement(
     half, both = len(x_by_game), _games("x_by_game", x_by_game) + _games("y_by_game", y_by_game, x_by_game)
 
     def share(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        m, n = x.shape[-1], y.shape[-1]
-        ranks = _ranks(np.hstack([x, y]))[..., :m]
-        return (ranks.sum(-1) - m * (m + 1) / 2) / (m * n)
+        pairs = x.shape[-1] * y.shape[-1]
+        mine, theirs = x[..., :, None], y[..., None, :]
+        above, below = (np.count_nonzero(found, (-2, -1)) for found in (mine > theirs, mine < theirs))
+        return (pairs + above - below) / (2 * pairs)
 
     found = _bootstrap(lambda z: np.mean([*map(share, z[:half], z[half:])], 0), both, confidence, repeats, seed)
     return Interval(*map(float, found))
