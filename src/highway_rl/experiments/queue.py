@@ -7,6 +7,7 @@ What a piece of time does not finish goes on from its checkpoint in the next one
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, get_args
@@ -43,7 +44,8 @@ def pending(
 
 def rows_of(experiment: Experiment, out: Path) -> Rows:
     """The rows of an experiment's trials at the largest scale of which there are enough."""
-    every = trials.stored(out)
+    files = sorted((out / trials.FOLDER).glob("*.jsonl"))
+    every = _stored(out, tuple((file.name, file.stat().st_mtime_ns, file.stat().st_size) for file in files))
     for scale in reversed(get_args(Scale)):
         for seed in sorted({row["first_seed"] for row in every if row.get("scale") == scale}):
             stages = experiment.stages(scale, seed, every) if experiment.stages else []
@@ -51,6 +53,12 @@ def rows_of(experiment: Experiment, out: Path) -> Rows:
             if experiment.ready(rows := [row for row in every if row["id"] in ids]):
                 return rows
     return []
+
+
+@functools.lru_cache(maxsize=1)
+def _stored(out: Path, stamps: tuple[tuple[str, int, int], ...]) -> Rows:
+    """All rows of a folder, read once for all experiments while no file changes."""
+    return trials.stored(out)
 
 
 def work(
