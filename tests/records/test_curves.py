@@ -171,3 +171,11 @@ def test_a_folder_without_rows_is_refused(tmp_path):
     (tmp_path / "metrics.csv").write_text("step,algo,seed\n")
     with pytest.raises(ValueError, match="has no rows in its metrics"):
         curves.draw(tmp_path)
+
+
+def test_a_long_title_stays_inside_its_figure():
+    for columns, lines in ((1, 2), (5, 1)):
+        figure, _ = figures.axes(columns, "Training score, the best k and n of each game, as in the paper (10 seeds)")
+        heading = figure._suptitle.get_window_extent()
+        assert 0 <= heading.x0 < heading.x1 <= figure.bbox.width
+        assert len(figure.get_suptitle().splitlines()) == lines

@@ -78,7 +78,8 @@ def screens(rows: Rows, path: Path, env: str) -> Path:
                 ax.plot(scores[Setting(algo, k)], i, shapes[k], ms=5, color=LOOKS[name].colour, alpha=0.85)
         ax.set_yticks(range(len(texts)), [short(name, algo) for name, algo in texts], fontsize=7)
         ax.set(title=title(task, env), ylim=(len(texts) - 0.5, -0.5), xlabel="training score")
-    key(figure, {f"k = {k}": {"marker": m, "ls": "", "color": "0.4"} for k, m in shapes.items()})
+    marks = {f"k = {k}": {"marker": m, "ls": "", "color": "0.4"} for k, m in shapes.items()}
+    key(figure, marks, "outside lower center", ncols=len(marks))
     return save(figure, path)
 
 
@@ -135,7 +136,8 @@ def summary(rows: Rows, env: str, path: Path) -> Path:
         ways = normal(runs, "greedy")
         _bars(left, {name: found.iqm for name, found in aggregate(ways).items()})
         seeds = how_many(its for by_task in runs.values() for its in by_task.values())
-        games = f"\n({len(next(iter(ways.values())))} games, {seeds} each)"
+        count = len(next(iter(ways.values())))
+        games = f"\n({count} game{'s' * (count > 1)}, {seeds} each)"
         left.set(title=VIEWS[view] + games, xlabel="interquartile mean: 0 random, 1 best of the game")
         pairs = [(a, b) for a in HIGHWAY for b in runs if b not in HIGHWAY]
         for i, (a, b) in enumerate(pairs):

@@ -222,7 +222,11 @@ def axes(
         grid = figure.subplots(lines, columns, squeeze=False).ravel()
     for unused in grid[panels:]:
         unused.set_visible(False)
-    figure.suptitle(title, fontsize=12, fontweight="bold")
+    heading = figure.suptitle(title, fontsize=12, fontweight="bold")
+    share = heading.get_window_extent().width / (0.97 * figure.bbox.width)
+    if share > 1:
+        longest = max(map(len, title.splitlines()))
+        heading.set_text("\n".join(textwrap.fill(line, int(longest / share)) for line in title.splitlines()))
     return figure, grid[:panels]
 
 
