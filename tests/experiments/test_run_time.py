@@ -28,4 +28,4 @@ def test_the_verdict_is_by_the_papers_ratios(highway, trace, verdict):
     ]
     found = run_time.hours(rows)
     assert found.verdict == verdict
-    assert f"soft-highway-dqn {highway:.2f} [{highway / 1.1:.2f}, {highway * 1.1:.2f}]" in found.value
+    assert f"Soft Highway DQN {highway:.2f} [{highway / 1.1:.2f}, {highway * 1.1:.2f}]" in found.value
