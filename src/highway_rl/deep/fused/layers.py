@@ -10,15 +10,27 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jaxtyping import Array
 
-from highway_rl.deep.fused.memory import below, dot, grid, load, store
-from highway_rl.deep.fused.sizes import Sizes
+from highway_rl.deep.fused.memory import below, div, dot, grid, load, rem, store
+from highway_rl.deep.fused.sizes import Sizes, power
 
 
-def dense(s: Sizes, number: Any, net: Any, x: Any, wide: Any, sums: Any) -> None:
+def dense(s: Sizes, number: Any, net: Any, x: Any, wide: Any, small: Any, sums: Any, turned: Any) -> None:
     """A program a partial sum and a network: X·W of the observations to act on, and of the batch, which is kept where
-    the network is `net`."""
+    the network is `net`. And one a network that turns the last layer round: the weights of an output side by side."""
+    first, j = div(pl.program_id(0), s.networks), rem(pl.program_id(0), s.networks)
+    pl.when(first < sums.shape[0])(lambda: add_up(s, first, j, number, net, x, wide, sums))
+
+    @pl.when(first == sums.shape[0])
+    def _() -> None:
+        place = jnp.arange(power(s.hidden * s.outputs))
+        real = below(place, s.hidden * s.outputs, place.size)
+        unit, output = div(place, s.outputs), rem(place, s.outputs)
+        store(turned, (j, output, unit), load(small, (j, s.convolution + s.hidden + place), real), real)
+
+
+def add_up(s: Sizes, part: Array, j: Array, number: Any, net: Any, x: Any, wide: Any, sums: Any) -> None:
+    """One partial sum of X·W with the weights of network j."""
     tile, parts = s.cut.dense, sums.shape[0]
-    part, j = pl.program_id(0) // s.networks, pl.program_id(0) % s.networks
     share, rows = -(-s.inputs // (tile * parts)), sums.shape[2]
     row, column = grid(rows, tile)
     place = lambda row: jnp.where(row < s.batch, row, jnp.minimum(row, s.batch + s.here - 1) + j * s.here)  # noqa: E731
@@ -36,8 +48,8 @@ def dense(s: Sizes, number: Any, net: Any, x: Any, wide: Any, sums: Any) -> None
 
 
 def head(
-    huber: bool, s: Sizes, number: Any, net: Any, small: Any, sums: Any, taken: Any, target: Any, d: Any, unit: Any,
-    beyond: Any, loss: Any, best: Any,
+    huber: bool, s: Sizes, number: Any, net: Any, small: Any, sums: Any, turned: Any, taken: Any, target: Any, d: Any,
+    unit: Any, beyond: Any, loss: Any, best: Any,
 ) -> None:  # fmt: skip
     """Three programs, and one for each head after Q's, with the values they need: the loss and D, what comes back to
     the dense layer; the best actions; the gradients beyond the dense layer, of a head each.
@@ -45,11 +57,7 @@ def head(
     D is in half precision, in units that keep its largest number near 16.
     """
     t, program = number[0], pl.program_id(0)
-    bias, weight, last = s.convolution, s.convolution + s.hidden, s.small - s.outputs
-    hidden = jnp.arange(s.hidden)
-
-    def column(j: Any, output: Any) -> Array:
-        return load(small, (j, weight + hidden * s.outputs + output))
+    bias, last, hidden = s.convolution, s.small - s.outputs, jnp.arange(s.hidden)
 
     def features(j: Any, first: Any, rows: int) -> Array:
         h = load(small, (j, pl.ds(bias, s.hidden)))[None, :]
@@ -63,34 +71,24 @@ def head(
             each = [features(j, s.batch + i, 1) for j in range(s.networks)]
             top, greedy = jnp.float32(-jnp.inf), jnp.int32(0)
             for action in range(s.actions):
-                q = [jnp.sum(h * column(j, action)[None, :]) + small[j, last + action] for j, h in enumerate(each)]
+                w = [load(turned, (j, action, hidden)) for j in range(s.networks)]
+                q = [jnp.sum(h * w[j][None, :]) + small[j, last + action] for j, h in enumerate(each)]
                 lowest = functools.reduce(jnp.minimum, q)
                 greedy = jnp.where(lowest > top, jnp.int32(action), greedy)
                 top = jnp.where(lowest > top, lowest, top)
             best[i] = greedy
 
-    def chosen_by(h: Array, n: Any, action_of: Array, which: Any) -> tuple[Array, Array]:
-        """What a head says of the actions taken, and the weights that say it."""
-        if s.heads > 1:  # by address: heads times actions are many to go through
-            output = which * s.actions + action_of
-            w = load(small, (n, weight + hidden[None, :] * s.outputs + output[:, None]))
-            return jnp.sum(h * w, axis=1) + load(small, (n, last + output)), w
-        chosen, w_chosen = jnp.zeros(s.batch, jnp.float32), jnp.zeros((s.batch, s.hidden), jnp.float32)
-        for action in range(s.actions):
-            w, is_it = column(n, action), action_of == action
-            q = jnp.sum(h * w[None, :], axis=1) + small[n, last + action]
-            chosen, w_chosen = jnp.where(is_it, q, chosen), jnp.where(is_it[:, None], w[None, :], w_chosen)
-        return chosen, w_chosen
-
     def batch() -> tuple[Array, Array]:
         return features(net[t], 0, s.batch), load(taken, (t, pl.ds(0, s.batch)))
 
     def errors(h: Array, action_of: Array, which: Any) -> tuple[Array, Array, Array]:
-        chosen, w_chosen = chosen_by(h, net[t], action_of, which)
+        output = which * s.actions + action_of
+        w = load(turned, (net[t], output[:, None], hidden[None, :]))
+        chosen = jnp.sum(h * w, axis=1) + load(small, (net[t], last + output))
         wanted = (t, pl.ds(0, s.batch)) if s.heads == 1 else (t, pl.ds(0, s.batch), which)
         error = load(target, wanted) - chosen
         slope = (jnp.clip(error, -1.0, 1.0) if huber else error) / -s.batch
-        return error, slope, jnp.where(h > 0, slope[:, None] * w_chosen, 0.0)
+        return error, slope, jnp.where(h > 0, slope[:, None] * w, 0.0)
 
     @pl.when(program == 0)
     def _() -> None:

@@ -133,7 +133,7 @@ def fits(agent: DQN, spec: Spec, envs: int) -> Sizes | None:
     beside = sum(int(np.prod(leaf.shape)) for leaf in leaves[1:])
     sizes = Sizes(
         agent.batch_size, max(envs, 1), agent.num_networks, leaves[0].shape, network.windows[0], filters, beside,
-        hidden, spec.num_actions, agent.heads, warps=Warps(head=4 if agent.heads == 1 else 8),
+        hidden, spec.num_actions, agent.heads,
     )  # fmt: skip
     weights = jax.eval_shape(lambda: Weights([jnp.zeros((inputs, hidden))], jnp.zeros(sizes.small)))
     state = jax.eval_shape(agent.optimizer().init, weights)

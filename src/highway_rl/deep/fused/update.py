@@ -41,11 +41,13 @@ def learn(
     x = run(see, sizes, rows, [half(rows, sizes.inputs)], *chosen, seen, obs, small)[0]
     parts = min(cut.parts, -(-sizes.inputs // cut.dense))
     out = [single(parts, sizes.networks, power(sizes.batch + sizes.here), sizes.hidden)]
-    sums = run(dense, sizes, parts * sizes.networks, out, *chosen, x, wide)[0]
+    out.append(single(sizes.networks, sizes.outputs, sizes.hidden))
+    sums, turned = run(dense, sizes, (parts + 1) * sizes.networks, out, *chosen, x, wide, small)
     out = [half(sizes.batch, sizes.hidden), single(1), single(sizes.small - sizes.convolution), single(1)]
     out.append(jax.ShapeDtypeStruct((sizes.here,), jnp.int32))
     with_loss = functools.partial(head, agent.loss == "huber")
-    d, unit, beyond, loss, best = run(with_loss, sizes, 2 + sizes.heads, out, *chosen, small, sums, taken, target)
+    given = (*chosen, small, sums, turned, taken, target)
+    d, unit, beyond, loss, best = run(with_loss, sizes, 2 + sizes.heads, out, *given)
     tiles = -(-sizes.inputs // cut.back)
     out = [half(sizes.batch, sizes.features), single(tiles)]
     dx, lengths = run(back, sizes, tiles, out, *chosen, d, unit, x, wide)
