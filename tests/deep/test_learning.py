@@ -12,7 +12,7 @@ from highway_rl import runs
 from highway_rl.deep import dqn, networks
 from highway_rl.deep.dqn import DQN
 from highway_rl.deep.learning import Learning, Mean, averaged
-from highway_rl.deep.refresh import final
+from highway_rl.deep.rescale import final
 from highway_rl.deep.weights import Weights, weights_of
 from highway_rl.envs import probes
 

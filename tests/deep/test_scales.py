@@ -2,17 +2,21 @@
 go."""
 
 import dataclasses
+import functools
+from types import SimpleNamespace
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from highway_rl import runs
 from highway_rl.data.codec import codec
 from highway_rl.deep import dqn, networks, scales
 from highway_rl.deep.dqn import DQN
+from highway_rl.deep.rescale import rescaled
 from highway_rl.deep.weights import weights_of
 from highway_rl.envs.registry import make_env
 from highway_rl.types import Env, Spec, Step
@@ -91,6 +95,36 @@ def test_an_update_in_units_is_the_update_of_rewards_in_units():
     assert (float(one.unit), float(many.unit)) == (1, 100)
     for a, b in zip(jax.tree.leaves(one.network), jax.tree.leaves(many.network), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("worth", [0.0, 5.0])
+def test_what_was_learned_keeps_its_unit(worth):
+    """A reward of 100 is a unit while networks that learned say next to nothing; values of five stay what they
+    are, also where rewards become rare only later."""
+    agent = DQN(
+        network=tiny,
+        rescale=True,
+        learning_rate=0.03,
+        batch_size=16,
+        loss="squared",
+        optimizer=functools.partial(optax.adam, 1.0),
+    )
+    learning = dqn.start(agent, SPEC, jax.random.key(0))
+    seen = {name: jnp.asarray(x) for name, x in some(16).items()} | {"numbers": jnp.zeros((16, 3))}
+    coded = codec(LIKE)
+    rows = jnp.asarray(coded.encode_rows([np.asarray(seen["bits"]), np.asarray(seen["numbers"])]))
+    reward = jnp.zeros(16).at[3].set(100.0)
+    stored = SimpleNamespace(obs=rows, reward=reward, real=jnp.ones(16, bool))
+
+    def unit(learning):
+        params = rescaled(agent, SPEC, learning, stored, jnp.arange(16), jnp.arange(16))
+        return float(dqn.network(agent, SPEC, jax.tree.map(lambda x: x[0], params)).unit)
+
+    assert unit(learning) == 100  # before the first update, whatever it says
+    for _ in range(300):
+        for action in range(SPEC.num_actions):
+            learning, *_ = dqn.update(agent, SPEC, learning, 0, seen, jnp.full(16, action), jnp.full(16, worth))
+    assert unit(learning) == (100 if worth == 0 else 1)
 
 
 def faraway(shift=300.0, scale=50.0):

@@ -20,9 +20,10 @@ from highway_rl.deep.agent import Agent
 from highway_rl.deep.diagnostics import Seen
 from highway_rl.deep.dqn import DQN
 from highway_rl.deep.grouping import Group, alike, hash_rows
-from highway_rl.deep.learning import Batch, Learning, Mean, averaged
-from highway_rl.deep.scales import in_units, unit_of, with_numbers_of, with_scales_of, with_unit_of
-from highway_rl.deep.weights import Weights, weights_of
+from highway_rl.deep.learning import Batch, Learning
+from highway_rl.deep.rescale import rescaled, with_mean
+from highway_rl.deep.scales import in_units, unit_of
+from highway_rl.deep.weights import Weights
 from highway_rl.types import Spec
 
 LARGE = 2**28
@@ -64,9 +65,9 @@ def refresh(
     coded = codec_of(spec)
     rows = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), store.rows)
     every, usable = frames(coded, store)
-    if agent.normalize or agent.rescale:
-        learning = learning._replace(params=rescaled(agent, spec, learning.params, rows, every))
     drawn = ring.pick(rows.real & usable, jax.random.uniform(keys[0], (*shape, agent.batch_size)))
+    if agent.normalize or agent.rescale:
+        learning = learning._replace(params=rescaled(agent, spec, learning, rows, every, drawn.reshape(-1)[:256]))
     target, seen = whole_targets(agent, spec, learning, store, step, keys[2], drawn, look)
     net = jax.random.randint(keys[1], shape, 0, agent.num_networks)
     large, at = drawn.size * coded.width > LARGE, every[drawn]
@@ -75,22 +76,6 @@ def refresh(
     if learning.mean is not None:
         learning = learning._replace(mean=with_mean(agent, spec, learning.mean, learning.params))
     return learning._replace(older=learning.params if agent.doubles else None), batches, seen
-
-
-def with_mean(agent: DQN, spec: Spec, mean: Mean, params: Weights) -> Mean:
-    """The mean with the networks of now. Scales are theirs: of units there is no mean."""
-    found = averaged(mean, params, agent.average)
-    if not agent.normalize and not agent.rescale:
-        return found
-    as_now = lambda m, new: weights_of(with_scales_of(*(dqn.network(agent, spec, x) for x in (m, new))))  # noqa: E731
-    return found._replace(params=jax.vmap(as_now)(found.params, params))
-
-
-def final(agent: DQN, spec: Spec, learning: Learning) -> Weights:
-    """What training leaves: the networks, or their mean with those of now."""
-    if learning.mean is None:
-        return learning.params
-    return with_mean(agent, spec, learning.mean, learning.params).params
 
 
 def frames(coded: Codec, store: Store) -> tuple[Int[Array, "n"] | Int[Array, "n f"], Any]:
@@ -114,20 +99,6 @@ def hashes(coded: Codec, store: Store) -> UInt32[Array, "env slot 2"]:
         each = jax.lax.bitcast_convert_type(hash_rows(rows[:, beside:]), jnp.uint8)[frames(coded, store)[0]]
         found = hash_rows(jnp.concatenate([rows[:, :beside], each.reshape(rows.shape[0], -1)], axis=1))
     return found.reshape(*store.rows.action.shape, 2)
-
-
-def rescaled(agent: DQN, spec: Spec, params: Weights, rows: Any, every: Int[Array, "n ..."]) -> Weights:
-    """The networks with the scales of the observations and rewards in the store."""
-    coded = codec_of(spec)
-
-    def one(weights: Weights) -> Weights:
-        whole = dqn.network(agent, spec, weights)
-        if agent.normalize:
-            seen = rows.obs if coded.frames == 1 else coded.whole(rows.obs, every)
-            whole = with_numbers_of(whole, spec, seen, rows.real)
-        return weights_of(with_unit_of(whole, rows.reward, rows.real) if agent.rescale else whole)
-
-    return jax.vmap(one)(params)
 
 
 def whole_targets(

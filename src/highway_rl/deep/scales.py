@@ -98,19 +98,29 @@ def in_units(rule: TargetRule, unit: Any) -> TargetRule:
     return dataclasses.replace(rule, backup=dataclasses.replace(rule.backup, **per))
 
 
-def with_unit_of(network: Scaled, reward: Float[Array, "n"], real: Bool[Array, "n"]) -> Scaled:
+NOTHING = 0.1
+"""A network that says less than this, in units and on average over the store, has learned nothing yet."""
+
+
+def in_own_units(network: Any, obs: PyTree) -> Float[Array, "n"]:
+    """How large what it says of each of n observations is, without unit and floor."""
+    values = of_many(network, obs)
+    return jnp.max(jnp.abs(values - network.floor) / network.unit, axis=-1)
+
+
+def with_unit_of(network: Scaled, reward: Float[Array, "n"], real: Bool[Array, "n"], may: Any = True) -> Scaled:
     """The network with the largest of these rewards as its unit and the smallest as its floor, or zero if none is below
     that; of those that are real.
 
     Only where rewards are late, at most one step in ten pays: among many small ones a large one says little of values.
     And only where the largest is more than ten units of before: with a unit that grew with every record all values
-    would change each time.
+    would change each time. And only where it `may` change: what was learned in another unit would be wrong at once.
     """
     paid = jnp.where(real, reward, 0.0)
     largest, lowest = jnp.max(jnp.abs(paid)), jnp.min(paid)
     unit: Any = network.unit
     floor: Any = network.floor
-    new = (largest > 10 * unit) & (10 * jnp.sum(paid != 0) <= jnp.sum(real))
+    new = may & (largest > 10 * unit) & (10 * jnp.sum(paid != 0) <= jnp.sum(real))
     found = jnp.where(new, largest, unit), jnp.where(new, lowest, floor)
     return eqx.tree_at(lambda n: (n.unit, n.floor), network, found)
 

@@ -17,7 +17,8 @@ from jaxtyping import Array, PyTree
 
 from highway_rl.deep import host, loop
 from highway_rl.deep.dqn import DQN
-from highway_rl.deep.refresh import final, make_agent
+from highway_rl.deep.refresh import make_agent
+from highway_rl.deep.rescale import final
 from highway_rl.deep.schedule import Schedule
 from highway_rl.types import Env, HostEnv
 
