@@ -192,9 +192,10 @@ def _noise(keys: Any, task: str, delay: int, rollouts: int, cap: int) -> Iterabl
 def summary(rows: Rows, task: str, method: str, rule: str) -> dict[int, dict[str, float]]:
     """By delay: mean, deviation, median, 40 % and 60 % quantiles, the share of seeds at the cap."""
     found: dict[int, dict[str, float]] = {}
-    chosen = select(rows, kind="solve", task=task, method=method)
-    for delay in sorted({row["delay"] for row in chosen}):
-        here = select(chosen, delay=delay)
+    by_delay: dict[int, Rows] = {}
+    for row in select(rows, method=method, task=task, kind="solve"):
+        by_delay.setdefault(row["delay"], []).append(row)
+    for delay, here in sorted(by_delay.items()):
         x = np.array([row[rule] for row in here], float)
         low, median, high = np.quantile(x, [0.4, 0.5, 0.6])
         capped = 1 - np.mean([row[f"{rule}_solved"] for row in here])

@@ -82,7 +82,7 @@ def _solved(rows: Rows, out: Path, summary: Summary, methods: list[str]) -> Path
 
 def _seeds(rows: Rows, task: str, method: str) -> dict[int, int]:
     """How many there are, by delay."""
-    return Counter(row["delay"] for row in select(rows, kind="solve", task=task, method=method))
+    return Counter(row["delay"] for row in select(rows, method=method, task=task, kind="solve"))
 
 
 def _curve(ax: Any, found: dict[int, dict[str, float]], rule: str, method: str, seeds: dict[int, int]) -> None:

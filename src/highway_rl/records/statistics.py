@@ -190,7 +190,7 @@ def profile(
     levels = _array("thresholds", thresholds, 1, "a list of finite numbers")
 
     def above(games: list[np.ndarray]) -> np.ndarray:
-        return np.stack([np.mean([(x > level).mean(-1) for x in games], axis=0) for level in levels])
+        return np.mean([(x > levels.reshape(-1, *(1,) * x.ndim)).mean(-1) for x in games], axis=0)
 
     return _bootstrap(above, _games("by_game", by_game), confidence, repeats, seed)
 

@@ -18,7 +18,20 @@ and an optimiser that treats each number alone. Everything else takes the plain 
 of the tests.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from highway_rl.deep.fused.sizes import Sizes, fits
-from highway_rl.deep.fused.update import learn, prepared
+
+if TYPE_CHECKING:
+    from highway_rl.deep.fused.update import learn, prepared
 
 __all__ = ["Sizes", "fits", "learn", "prepared"]
+
+
+def __getattr__(name: str) -> Any:
+    """What needs Pallas is imported when it is asked for, by the agents that kernels fit: most programs never do."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from highway_rl.deep.fused import update
+
+    return getattr(update, name)

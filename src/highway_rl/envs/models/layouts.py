@@ -125,24 +125,28 @@ def _try_chain(
 
 def _next_room(last: Room, wall: int, sides: tuple[int, int], draw: list[float]) -> tuple[Room, Cell]:
     """A room of random sides behind a door in the given wall (a heading) of the last room; draws are in [0, 1)."""
-    height, width = (sides[0] + int((sides[1] - sides[0] + 1) * u) for u in draw[:2])
+    tall, wide, along, beside = draw
+    fewest, sizes = sides[0], sides[1] - sides[0] + 1
+    height, width = fewest + int(sizes * tall), fewest + int(sizes * wide)
     row_step, column_step = MOVES[wall]
     if row_step:
         row = last.top + (last.height - 1 if row_step > 0 else 0)
-        column = last.left + 1 + int((last.width - 2) * draw[2])
+        column = last.left + 1 + int((last.width - 2) * along)
         top = row if row_step > 0 else row - height + 1
-        left = column - 1 - int((width - 2) * draw[3])
+        left = column - 1 - int((width - 2) * beside)
     else:
-        row = last.top + 1 + int((last.height - 2) * draw[2])
+        row = last.top + 1 + int((last.height - 2) * along)
         column = last.left + (last.width - 1 if column_step > 0 else 0)
-        top = row - 1 - int((height - 2) * draw[3])
+        top = row - 1 - int((height - 2) * beside)
         left = column if column_step > 0 else column - width + 1
     return Room(top, left, height, width), (row, column)
 
 
 def _fits(room: Room, others: list[Room], side: int) -> bool:
-    inside = room.top >= 0 and room.left >= 0 and room.top + room.height <= side and room.left + room.width <= side
-    return inside and not any(room.overlaps(other) for other in others)
+    top, left, height, width = room
+    if top < 0 or left < 0 or top + height > side or left + width > side:
+        return False
+    return not any(room.overlaps(other) for other in others)
 
 
 def _random_cell(rng: np.random.Generator, room: Room) -> Cell:
