@@ -1,15 +1,18 @@
 """Time and memory of the gated solver on Garnets (4 actions, 5 successors, discount 0.99, 1e-6) from 1e4 to 1e7 states.
 
     python benchmarks/scaling.py [--sizes 10000 100000 1000000 10000000] [--device] [--plot FILE.png] [--out FILE.json]
+    python benchmarks/scaling.py --backup [--out FILE.json]
 
 Prints the exponent p of the fit time ~ S^p, the most memory held while solving, model included (`solve_gib`), and the
 peak of the process, which is that of making the model. `--device` runs the JAX form, in
-float64, on the first device instead, compilation not counted.
+float64, on the first device instead, compilation not counted. `--backup` times a single exact backup, with the Garnet's
+successors and with successors that lie within 64 states: as many entries, and what it reads of V is in the cache.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import os
 import resource
@@ -26,6 +29,7 @@ from highway_rl.records.figures import axes, save
 from highway_rl.records.provenance import provenance
 from highway_rl.solvers import highway_solve
 from highway_rl.solvers.device import solve_many
+from highway_rl.solvers.rows import rows_of
 
 TOL = 1e-6
 
@@ -83,9 +87,24 @@ def measure(states: int, on_device: bool) -> dict[str, Any]:
     }
 
 
-def exponent(rows: list[dict[str, Any]]) -> float:
+def one_backup(states: int) -> dict[str, Any]:
+    """Seconds of one backup (the best of ten) with the Garnet's successors, and with near ones."""
+    mdp = envs.make("garnet", states=states)
+    offset = np.asarray(mdp.successor) % 64
+    near = (np.arange(states, dtype=offset.dtype)[:, None, None] + offset) % states
+    x, out, found = np.random.default_rng(0).random(states), np.empty(states), {}
+    for name, model in {"seconds": mdp, "near": dataclasses.replace(mdp, successor=near)}.items():
+        rows, found[name] = rows_of(model), np.inf
+        for _ in range(10):
+            start = time.perf_counter()
+            rows.backup(x, out)
+            found[name] = min(found[name], time.perf_counter() - start)
+    return {"states": states, **found, "load": os.getloadavg()[0]}
+
+
+def exponent(rows: list[dict[str, Any]], column: str = "seconds") -> float:
     """p of the least-squares fit time ~ S^p."""
-    return float(np.polyfit(np.log([r["states"] for r in rows]), np.log([r["seconds"] for r in rows]), 1)[0])
+    return float(np.polyfit(np.log([r["states"] for r in rows]), np.log([r[column] for r in rows]), 1)[0])
 
 
 def plot(rows: list[dict[str, Any]], file: Path) -> None:
@@ -101,20 +120,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", nargs="*", type=int, default=[10_000, 100_000, 1_000_000, 10_000_000])
     parser.add_argument("--device", action="store_true")
+    parser.add_argument("--backup", action="store_true")
     parser.add_argument("--plot", type=Path)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     if options.device:
         jax.config.update("jax_enable_x64", True)
     facts = provenance(benchmark="scaling", tol=TOL)
-    if not options.device:
+    if not options.device and not options.backup:
         measure(70_000, False)  # compiles what models of these sizes take; smaller and nearer ones take other kernels
     rows = []
     for states in options.sizes:
-        rows.append(measure(states, options.device))
+        rows.append(one_backup(states) if options.backup else measure(states, options.device))
         print(rows[-1], flush=True)
     found = {**facts, "rows": rows, "exponent": exponent(rows) if len(rows) > 1 else None}
-    print("exponent", found["exponent"])
+    if options.backup:
+        found["exponent_near"] = exponent(rows, "near")
+    print({name: found[name] for name in found if name.startswith("exponent")})
     if options.out:
         options.out.write_text(json.dumps(found, indent=2) + "\n")
     if options.plot:
