@@ -69,8 +69,11 @@ def test_a_unit_grows_when_it_is_ten_times_too_small():
     for rewards, unit, floor in records:
         paid = np.concatenate([rewards, np.zeros(38), np.full(20, 9e5)]).astype(np.float32)
         often = np.where(paid == 0, 0.1, paid).astype(np.float32)
-        net = scales.with_unit_of(scales.with_unit_of(net, often, real), paid, real)
+        net = scales.with_unit_of(scales.with_unit_of(net, often, real, paid > 1e9), paid, real, paid > 1e9)
         assert (float(net.unit), float(net.floor)) == (unit, floor)
+    ends = np.full(60, 5_020.0, np.float32)
+    assert float(scales.with_unit_of(net, ends, real, ends < 0).unit) == 501  # every step pays
+    assert float(scales.with_unit_of(net, ends, real, ends > 0).unit) == 5_020  # every episode is one step long
     obs = jax.tree.map(lambda x: jnp.asarray(x[0]), some(1))
     np.testing.assert_allclose(net(obs), 501 * net.network(obs) - 501, rtol=1e-6)
 
@@ -114,7 +117,7 @@ def test_what_was_learned_keeps_its_unit(worth):
     coded = codec(LIKE)
     rows = jnp.asarray(coded.encode_rows([np.asarray(seen["bits"]), np.asarray(seen["numbers"])]))
     reward = jnp.zeros(16).at[3].set(100.0)
-    stored = SimpleNamespace(obs=rows, reward=reward, real=jnp.ones(16, bool))
+    stored = SimpleNamespace(obs=rows, reward=reward, real=jnp.ones(16, bool), terminated=jnp.zeros(16, bool))
 
     def unit(learning):
         params = rescaled(agent, SPEC, learning, stored, jnp.arange(16), jnp.arange(16))

@@ -34,7 +34,9 @@ def rescaled(
         if agent.normalize:
             seen = rows.obs if coded.frames == 1 else coded.whole(rows.obs, every)
             whole = with_numbers_of(whole, spec, seen, rows.real)
-        return weights_of(with_unit_of(whole, rows.reward, rows.real, may) if agent.rescale else whole)
+        if agent.rescale:
+            whole = with_unit_of(whole, rows.reward, rows.real, rows.terminated, may)
+        return weights_of(whole)
 
     return jax.vmap(one)(learning.params)
 

@@ -108,11 +108,14 @@ def in_own_units(network: Any, obs: PyTree) -> Float[Array, "n"]:
     return jnp.max(jnp.abs(values - network.floor) / network.unit, axis=-1)
 
 
-def with_unit_of(network: Scaled, reward: Float[Array, "n"], real: Bool[Array, "n"], may: Any = True) -> Scaled:
+def with_unit_of(
+    network: Scaled, reward: Float[Array, "n"], real: Bool[Array, "n"], ended: Bool[Array, "n"], may: Any = True
+) -> Scaled:
     """The network with the largest of these rewards as its unit and the smallest as its floor, or zero if none is below
     that; of those that are real.
 
-    Only where rewards are late, at most one step in ten pays: among many small ones a large one says little of values.
+    Only where rewards are late, at most one step in ten pays before its episode has ended: among many small ones a
+    large one says little of values.
     And only where the largest is more than ten units of before: with a unit that grew with every record all values
     would change each time. And only where it `may` change: what was learned in another unit would be wrong at once.
     """
@@ -120,7 +123,7 @@ def with_unit_of(network: Scaled, reward: Float[Array, "n"], real: Bool[Array, "
     largest, lowest = jnp.max(jnp.abs(paid)), jnp.min(paid)
     unit: Any = network.unit
     floor: Any = network.floor
-    new = may & (largest > 10 * unit) & (10 * jnp.sum(paid != 0) <= jnp.sum(real))
+    new = may & (largest > 10 * unit) & (10 * jnp.sum((paid != 0) & ~ended) <= jnp.sum(real))
     found = jnp.where(new, largest, unit), jnp.where(new, lowest, floor)
     return eqx.tree_at(lambda n: (n.unit, n.floor), network, found)
 
