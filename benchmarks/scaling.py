@@ -124,6 +124,8 @@ def main() -> None:
     parser.add_argument("--plot", type=Path)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
+    if options.backup and (options.device or options.plot):
+        parser.error("--backup is of this machine's processors and draws nothing: leave out --device and --plot")
     if options.device:
         jax.config.update("jax_enable_x64", True)
     facts = provenance(benchmark="scaling", tol=TOL)
@@ -134,7 +136,7 @@ def main() -> None:
         rows.append(one_backup(states) if options.backup else measure(states, options.device))
         print(rows[-1], flush=True)
     found = {**facts, "rows": rows, "exponent": exponent(rows) if len(rows) > 1 else None}
-    if options.backup:
+    if options.backup and len(rows) > 1:
         found["exponent_near"] = exponent(rows, "near")
     print({name: found[name] for name in found if name.startswith("exponent")})
     if options.out:

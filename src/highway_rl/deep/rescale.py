@@ -21,13 +21,15 @@ def rescaled(
     agent: DQN, spec: Spec, learning: Learning, rows: Any, every: Int[Array, "n ..."], some: Int[Array, "m"]
 ) -> Weights:
     """The networks with the scales of the observations and rewards in the store. The unit of values changes before the
-    first update (an optimiser's moments are zero), and later while networks say next to nothing of `some` rows."""
+    first update (an optimiser is as it began), and later while networks say next to nothing of `some` rows."""
     coded, may = codec_of(spec), jnp.asarray(False)
     if agent.rescale:
         obs = jax.vmap(coded.decode)(coded.whole(rows.obs, every[some]))
         said = jax.vmap(lambda weights: in_own_units(dqn.network(agent, spec, weights), obs))(learning.params)
-        before = jnp.asarray([jnp.all(x == 0) for x in jax.tree.leaves(learning.moments)])
-        may = jnp.all(before) | (jnp.mean(said) < NOTHING)
+        begun = jax.tree.leaves(jax.vmap(agent.optimizer().init)(learning.params))
+        same = [jnp.all(a == b) for a, b in zip(begun, jax.tree.leaves(learning.moments), strict=True)]
+        first = jnp.all(jnp.stack(same)) if same else False  # an optimiser without a state tells nothing
+        may = first | (jnp.mean(said) < NOTHING)
 
     def one(weights: Weights) -> Weights:
         whole = dqn.network(agent, spec, weights)

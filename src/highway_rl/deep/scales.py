@@ -114,8 +114,8 @@ def with_unit_of(
     """The network with the largest of these rewards as its unit and the smallest as its floor, or zero if none is below
     that; of those that are real.
 
-    Only where rewards are late, at most one step in ten pays before its episode has ended: among many small ones a
-    large one says little of values.
+    Only where rewards are late, at most one step in ten pays without ending its episode: among many small ones a large
+    one says little of values.
     And only where the largest is more than ten units of before: with a unit that grew with every record all values
     would change each time. And only where it `may` change: what was learned in another unit would be wrong at once.
     """
