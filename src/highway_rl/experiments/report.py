@@ -10,6 +10,7 @@ from __future__ import annotations
 import collections
 import concurrent.futures
 import contextlib
+import gc
 import io
 import multiprocessing
 import queue
@@ -123,10 +124,12 @@ def _sections(names: list[str], results: Path, workers: int) -> Iterator[Section
     helpers = []
     with contextlib.ExitStack() as stack:
         if workers > 1:
-            pool = stack.enter_context(concurrent.futures.ProcessPoolExecutor(workers - 1, spawn))
+            pool = stack.enter_context(concurrent.futures.ProcessPoolExecutor(workers - 1, spawn, initializer=_ready))
             threads = stack.enter_context(concurrent.futures.ThreadPoolExecutor(workers - 1))
             helpers = [threads.submit(hand_out, pool) for _ in range(workers - 1)]
         stack.callback(todo.clear)  # if one fails, the others stop after what they are at
+        stack.callback(gc.unfreeze)
+        _ready()
         for name in left():
             yield _named(name, results)
             while not done.empty():
@@ -135,6 +138,12 @@ def _sections(names: list[str], results: Path, workers: int) -> Iterator[Section
             helper.result()
             while not done.empty():
                 yield done.get()
+
+
+def _ready() -> None:
+    """Imports all experiments; what is there then is no longer looked through for what can be thrown away."""
+    list(experiments())
+    gc.freeze()
 
 
 def _named(name: str, results: Path) -> Section:
