@@ -1,5 +1,6 @@
 """Numbers on the pages are those of the stored rows."""
 
+import csv
 import json
 from pathlib import Path
 
@@ -76,3 +77,29 @@ def test_steps_a_second_on_gymnasium_s_environments():
         theirs = found.pop("stable-baselines3")["per_s"]
         told = (f"{row['full_per_s']:,.0f} ({row['full_per_s'] / theirs:.1f})" for row in found.values())
         assert f"| {task} | {envs} | {theirs:,.0f} | {' | '.join(told)} |" in page
+
+
+def test_dqn_beside_minatar_s_authors():
+    """Means over the last million steps and over the last hundred episodes, and the lowest and highest seed of each."""
+    page = (ROOT / "docs" / "deep.md").read_text(encoding="utf-8")
+    for game in ("asterix", "breakout", "freeway", "seaquest", "space-invaders"):
+        curves: dict[str, list] = {}
+        with (ROOT / "results" / f"{game}-dqn-uniform" / "metrics.csv").open(encoding="utf-8") as file:
+            for row in csv.DictReader(file):
+                if row["algo"].endswith("max_gradient=1e9"):
+                    curve = curves.setdefault(row["seed"], [])
+                    curve.append((int(row["step"]), int(row["episodes"]), float(row["score"])))
+        assert len(curves) == 5
+
+        def told(means):
+            return f"{sum(means) / len(means):.1f} ({min(means):.1f} to {max(means):.1f})"
+
+        def mean(reports):
+            return sum(n * score for _, n, score in reports) / sum(n for _, n, _ in reports)
+
+        def last_hundred(curve):
+            return next(curve[-k:] for k in range(1, 99) if sum(n for _, n, _ in curve[-k:]) >= 100)
+
+        million = [mean([r for r in curve if r[0] > 4_000_000]) for curve in curves.values()]
+        hundred = [mean(last_hundred(curve)) for curve in curves.values()]
+        assert f"| {game.replace('-', ' ').title()} | {told(million)} | {told(hundred)} |" in page
