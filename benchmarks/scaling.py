@@ -1,12 +1,14 @@
 """Time and memory of the gated solver on Garnets (4 actions, 5 successors, discount 0.99, 1e-6) from 1e4 to 1e7 states.
 
-    python benchmarks/scaling.py [--sizes 10000 100000 1000000 10000000] [--device] [--plot FILE.png] [--out FILE.json]
+    python benchmarks/scaling.py [--sizes 10000 100000 1000000 10000000] [--device] [--out FILE.json]
     python benchmarks/scaling.py --backup [--out FILE.json]
+    python benchmarks/scaling.py --draw results/solver-scaling.png
 
 Prints the exponent p of the fit time ~ S^p, the most memory held while solving, model included (`solve_gib`), and the
 peak of the process, which is that of making the model. `--device` runs the JAX form, in
 float64, on the first device instead, compilation not counted. `--backup` times a single exact backup, with the Garnet's
 successors and with successors that lie within 64 states: as many entries, and what it reads of V is in the cache.
+`--draw` measures nothing: it draws what is stored beside the figure.
 """
 
 from __future__ import annotations
@@ -107,12 +109,26 @@ def exponent(rows: list[dict[str, Any]], column: str = "seconds") -> float:
     return float(np.polyfit(np.log([r["states"] for r in rows]), np.log([r[column] for r in rows]), 1)[0])
 
 
-def plot(rows: list[dict[str, Any]], file: Path) -> None:
-    """Time over states, both logarithmic."""
-    figure, (ax,) = axes(1, f"Garnets: time ~ S^{exponent(rows):.2f}")
-    ax.loglog([r["states"] for r in rows], [r["seconds"] for r in rows], "o-")
+DRAWN = {
+    "solver-scaling-x86": ("two x86 cores", "seconds", "o-"),
+    "solver-scaling": ("two aarch64 cores", "seconds", "s-"),
+    "solver-scaling-h200": ("an H200", "seconds", "^-"),
+    "solver-backup-x86": ("one backup, x86", "seconds", "o:"),
+    "solver-backup-x86 near": ("one backup, x86, near successors", "near", "x:"),
+}
+"""Stored file → its name in the figure, what of its rows, and how."""
+
+
+def draw(file: Path) -> None:
+    """Time over states, both logarithmic: whole solves, and single backups."""
+    figure, (ax,) = axes(1, "Garnets: how time grows with the number of states S", size=(6.4, 4.4))
+    for stored, (name, column, look) in DRAWN.items():
+        rows = json.loads((file.parent / f"{stored.split()[0]}.json").read_text())["rows"]
+        label = f"{name}: $S^{{{exponent(rows, column):.2f}}}$"
+        ax.loglog([r["states"] for r in rows], [r[column] for r in rows], look, label=label)
     ax.set_xlabel("states")
-    ax.set_ylabel("seconds to a certified 1e-6")
+    ax.set_ylabel("seconds")
+    ax.legend(fontsize=8)
     save(figure, file)
 
 
@@ -121,11 +137,14 @@ def main() -> None:
     parser.add_argument("--sizes", nargs="*", type=int, default=[10_000, 100_000, 1_000_000, 10_000_000])
     parser.add_argument("--device", action="store_true")
     parser.add_argument("--backup", action="store_true")
-    parser.add_argument("--plot", type=Path)
+    parser.add_argument("--draw", type=Path, metavar="FILE.png")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    if options.backup and (options.device or options.plot):
-        parser.error("--backup is of this machine's processors and draws nothing: leave out --device and --plot")
+    if options.draw:
+        draw(options.draw)
+        return
+    if options.backup and options.device:
+        parser.error("--backup is of this machine's processors: leave out --device")
     if options.device:
         jax.config.update("jax_enable_x64", True)
     facts = provenance(benchmark="scaling", tol=TOL)
@@ -141,8 +160,6 @@ def main() -> None:
     print({name: found[name] for name in found if name.startswith("exponent")})
     if options.out:
         options.out.write_text(json.dumps(found, indent=2) + "\n")
-    if options.plot:
-        plot(rows, options.plot)
 
 
 if __name__ == "__main__":
