@@ -60,13 +60,22 @@ def test_the_solver_beside_other_packages():
 
 
 def test_how_the_solver_grows():
+    """On each machine: seconds at ten million states, and the exponents; with those of a single backup."""
     page = (ROOT / "docs" / "solver.md").read_text(encoding="utf-8")
-    stored = json.loads((ROOT / "results" / "solver-scaling.json").read_text(encoding="utf-8"))
-    last = stored["rows"][-1]
-    assert last["states"] == 10_000_000
-    assert f"take {last['seconds']:.0f} s on two cores" in page
-    assert f"at most {last['solve_gib']:.1f} GiB" in page
-    assert f"S^{stored['exponent']:.2f}" in page
+    stored = {
+        name: json.loads((ROOT / "results" / f"solver-{name}.json").read_text(encoding="utf-8"))
+        for name in ("scaling", "scaling-x86", "scaling-h200", "backup-x86")
+    }
+    last = {name: found["rows"][-1] for name, found in stored.items()}
+    assert {row["states"] for row in last.values()} == {10_000_000}
+    assert f"take {last['scaling']['seconds']:.0f} s on two aarch64 cores" in page
+    assert f"at most {last['scaling']['solve_gib']:.1f} GiB" in page
+    assert f"on two x86 cores it is {last['scaling-x86']['seconds']:.0f} s" in page
+    assert f"on an H200 {last['scaling-h200']['seconds']:.2f} s" in page
+    each = [stored[name]["exponent"] for name in ("scaling", "scaling-x86", "scaling-h200")]
+    assert "S^{:.2f}, S^{:.2f} and S^{:.2f}".format(*each) in page
+    backup = stored["backup-x86"]
+    assert f"like S^{backup['exponent']:.2f}, and like S^{backup['exponent_near']:.2f} where" in page
 
 
 def test_steps_a_second_on_gymnasium_s_environments():
