@@ -181,8 +181,29 @@ def test_the_command_that_makes_a_run_again(monkeypatch, capsys, change, says):
     with pytest.raises(SystemExit) if change else contextlib.nullcontext():
         main_command(["run", "main", "--cell", "22740ce6", "--out", str(RESULTS)])
     told = capsys.readouterr().out
-    for words in (says, "of 20 that a program trained", row["task"], f"`git checkout {row['commit']}` has its code"):
+    code = f"git worktree add ../highway-rl-{row['commit']} {row['commit']}"
+    for words in (says, "of 20 that a program trained", row["task"], code, f"run main --cell 22740ce6 --out {RESULTS}"):
         assert words in told
+
+
+@pytest.mark.parametrize(
+    ("name", "cell", "of"),
+    [("gate", "22740ce6", "main, retrace-weights, chooser, deep"), ("main", "19169e07", "gate, depth, deep")],
+)
+def test_a_run_of_another_experiment_is_refused(monkeypatch, capsys, name, cell, of):
+    monkeypatch.setattr(again, "rerun", lambda out, name, report: pytest.fail("it is trained"))
+    with pytest.raises(SystemExit):
+        main_command(["run", name, "--cell", cell, "--out", str(RESULTS)])
+    assert f"cell '{cell}' is none of {name}'s: give one of {of} as EXPERIMENT" in capsys.readouterr().err
+
+
+def test_every_stored_run_is_of_an_experiment():
+    """And of each that has it in its tables."""
+    every = queue.every_row(RESULTS)
+    by_name = {e.name: {row["id"] for row in queue.rows_of(e, RESULTS)} for e in queue.deep()}
+    assert {row["id"] for row in every} == set().union(*by_name.values())
+    for name in ("19169e07", "22740ce6", "ac977038"):
+        assert queue.of_which(RESULTS, name) == [of for of, ids in by_name.items() if name in ids]
 
 
 @pytest.mark.full

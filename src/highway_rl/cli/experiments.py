@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
+import sys
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -44,7 +46,8 @@ class Run:
     minutes: float | None = None
     """Stop training networks after so many minutes; the same command goes on from there."""
     cell: str | None = None
-    """Make this stored training run again, by its id, whatever experiment it is of, and compare; nothing is written."""
+    """Make this stored training run again, by its id, and compare; nothing is written. EXPERIMENT is one that it is of,
+    or "deep", which has all; ids stand in the tables of `highway-rl report`."""
     resume: bool = False
     """Keep the rows of cells that are stored already, if the same code, scale and seed made them."""
     debug: bool = False
@@ -55,13 +58,9 @@ class Run:
 
         names = {"all": list(base.experiments().values()), "deep": queue.deep()}
         chosen = names.get(self.experiment) or [base.find(self.experiment)]
-        if self.cell is not None:
-            plain = Run(experiment=self.experiment, out=self.out, cell=self.cell, debug=self.debug)
-            for field in dataclasses.fields(self):
-                if getattr(self, field.name) != getattr(plain, field.name):
-                    raise ValueError(f"--cell makes one stored run again, as it was: leave --{field.name} out")
-            return compare(self.out, self.cell)
         trained = [experiment for experiment in chosen if experiment.stages is not None]
+        if self.cell is not None:
+            return self.again(self.cell)
         if self.minutes is not None and not trained:
             raise ValueError(
                 f"{self.experiment} trains no networks: leave --minutes out, --resume goes on with its rows"
@@ -92,11 +91,32 @@ class Run:
                 continue
             Check(experiment=experiment.name, out=self.out)()
 
+    def again(self, name: str) -> None:
+        """The stored run of that id, if what is named has it, beside the same one made now."""
+        from highway_rl.experiments import queue
 
-def compare(out: Path, name: str) -> None:
+        plain = Run(experiment=self.experiment, out=self.out, cell=name, debug=self.debug)
+        for field in dataclasses.fields(self):
+            if getattr(self, field.name) != getattr(plain, field.name):
+                raise ValueError(f"--cell makes one stored run again, as it was: leave --{field.name} out")
+        known = [experiment.name for experiment in queue.deep()]
+        if self.experiment not in (*known, "deep", "all"):
+            raise ValueError(
+                f"{self.experiment} keeps no runs by id: leave --cell out, or give it with deep, which has all, or with"
+                f" one of {', '.join(known)}"
+            )
+        if self.experiment in known and self.experiment not in (of := queue.of_which(self.out, name)):
+            raise ValueError(
+                f"cell {name!r} is none of {self.experiment}'s: give one of {', '.join([*of, 'deep'])} as EXPERIMENT"
+            )
+        compare(self.out, name, self.experiment)
+
+
+def compare(out: Path, name: str, experiment: str = "deep") -> None:
     """A stored run beside the same one made now; fails where a number is another."""
     from highway_rl.experiments.report import duration
     from highway_rl.records.provenance import provenance
+    from highway_rl.runs import checkout
     from highway_rl.runs.again import program_of, rerun
 
     record, batch = program_of(out, name)
@@ -108,7 +128,10 @@ def compare(out: Path, name: str) -> None:
     )
     new = [f"{what} ({here[what]})" for what in ("device", "jax", "code") if here[what] != made[what]]
     if new:
-        print(f"other here: {', '.join(new)}; so numbers may be others. `git checkout {made['commit']}` has its code")
+        print(f"other here: {', '.join(new)}; so numbers may be others")
+    if here["code"] != made["code"]:
+        python = "python" if shutil.which("python") == sys.executable else sys.executable
+        print(checkout.again(made, name, experiment, str(out), python))
     with progress(f"run {name} again", unit="steps") as step:
 
         def watch(news: dict[str, Any]) -> None:

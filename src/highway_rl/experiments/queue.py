@@ -14,6 +14,7 @@ from typing import Any, get_args
 
 from highway_rl.experiments.base import Experiment, Rows, Scale, experiments
 from highway_rl.runs import queue, trials
+from highway_rl.runs.again import program_of
 from highway_rl.runs.trials import Batch, Trial
 
 
@@ -44,8 +45,7 @@ def pending(
 
 def rows_of(experiment: Experiment, out: Path) -> Rows:
     """The rows of an experiment's trials at the largest scale of which there are enough."""
-    files = sorted((out / trials.FOLDER).glob("*.jsonl"))
-    every = _stored(out, tuple((file.name, file.stat().st_mtime_ns, file.stat().st_size) for file in files))
+    every = every_row(out)
     for scale in reversed(get_args(Scale)):
         for seed in sorted({row["first_seed"] for row in every if row.get("scale") == scale}):
             stages = experiment.stages(scale, seed, every) if experiment.stages else []
@@ -53,6 +53,23 @@ def rows_of(experiment: Experiment, out: Path) -> Rows:
             if experiment.ready(rows := [row for row in every if row["id"] in ids]):
                 return rows
     return []
+
+
+def of_which(out: Path, name: str) -> list[str]:
+    """The experiments that a stored run is of, by its id: those whose trials of its scale and seed have it."""
+    every = every_row(out)
+    row = next((row for row in every if row["id"] == name), None)
+    if row is None:
+        program_of(out, name)  # refuses
+        return []
+    stages = {one.name: one.stages(row["scale"], row["first_seed"], every) for one in deep() if one.stages}
+    return [of for of, found in stages.items() if any(t.id == name for s in found if s.own for t in s.trials)]
+
+
+def every_row(out: Path) -> Rows:
+    """All stored training runs."""
+    files = sorted((out / trials.FOLDER).glob("*.jsonl"))
+    return _stored(out, tuple((file.name, file.stat().st_mtime_ns, file.stat().st_size) for file in files))
 
 
 @functools.lru_cache(maxsize=1)

@@ -28,7 +28,8 @@ def program_of(out: Path, name: str) -> tuple[Row, Batch]:
         algos = tuple(dict.fromkeys(run["algo"] for run in record["runs"]))
         return record, Batch(like, algos, config["seeds"], tuple(config.get("imports", ())))
     raise ValueError(
-        f"cell {name!r} is no stored run: give the id of one in {out / trials.FOLDER}, as `highway-rl report` shows it"
+        f"cell {name!r} is no stored run: give the id of one in {out / trials.FOLDER}, as the tables of"
+        " `highway-rl report` list them all"
     )
 
 
