@@ -99,3 +99,29 @@ def test_the_table_of_the_page_is_that_of_the_rows():
     for line in (table.columns, *table.rows):
         told = "| " + " | ".join(line) + " |"
         assert told.casefold() in page.casefold()
+
+
+def test_the_words_above_the_figures_are_those_of_the_rows():
+    root = Path(__file__).parents[2]
+    rows, _ = read_rows(root / "results" / "freeway.csv")
+    why, columns = freeway.notes(rows)
+    (table,) = freeway.tables(rows)
+    lines = {line[0]: line for line in table.rows}
+    for name in (freeway.PAPER, freeway.BARRED):
+        training, greedy = (float(lines[name][i]) for i in (2, 3))
+        assert f"{training:.0f} times in training and {greedy:.0f} times greedily" in why
+    assert f"at the bottom of the road for {lines[freeway.PAPER][6]} of greedy play" in why
+    assert "worth 0.77·c at any time (γ = 0.996)" in why
+    assert "pay up to 9 crossings" in why
+    assert "docs/freeway.md" in why
+    for column in ("whose", "at the bottom, greedy", "up is best there"):
+        assert column in table.columns
+        assert f"“{column}”" in columns
+
+
+def test_the_words_need_no_more_than_the_first_variant():
+    rows, _ = read_rows(Path(__file__).parents[2] / "results" / "freeway.csv")
+    why, _ = freeway.notes([row for row in rows if row["variant"] == freeway.PAPER])
+    assert "bars" not in why
+    quick, _ = freeway.notes([row for row in rows if row["variant"] == "time shown, γ = 0.999"])
+    assert quick.startswith("The board does not show")

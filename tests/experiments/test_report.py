@@ -16,7 +16,9 @@ from PIL import Image, PngImagePlugin
 from highway_rl.cli.app import main
 from highway_rl.experiments import base, claims, report_page
 from highway_rl.experiments import report as made
+from highway_rl.experiments.scores import id_table
 from highway_rl.records.rows import write_rows
+from highway_rl.runs import checkout
 
 RESULTS = Path(__file__).parents[2] / "results"
 VOID = {"meta", "link", "img"}
@@ -117,6 +119,7 @@ def test_every_figure_is_in_the_page(read, tmp_path):
         with Image.open(io.BytesIO(base64.b64decode(data))) as shown:
             assert shown.size == (int(image["width"]), int(image["height"]))
         assert len(image["alt"]) > 40
+    assert len({image["alt"] for image in images}) == len(images)
     one = base.find("late-tasks")
     (drawn,) = one.plot(one.stored(RESULTS), tmp_path)
     expected = base64.b64encode(made.picture(drawn).data).decode()
@@ -175,6 +178,40 @@ def test_long_tables_are_folded():
     assert "<summary>title (12 rows)</summary>" in report_page.table(long)
 
 
+def test_runs_that_no_table_names_are_listed_with_their_ids():
+    def row(name, seed, algo="dqn"):
+        return {"task": "minatar/a", "env": "", "algo": algo, "k": 1, "steps": 9_000, "seed": seed, "id": name}
+
+    rows = [row("aa", 1), row("bb", 0), row("cc", 0, "retrace"), row("dd", 2)]
+    shown = base.Table("scores", ("each",), [("3.0 (dd)",)])
+    found = id_table(rows, [shown])
+    assert found.rows == [
+        ("a", "–", "dqn", "1", "9,000", "0 (bb), 1 (aa)"),
+        ("a", "–", "retrace", "1", "9,000", "0 (cc)"),
+    ]
+    assert not id_table([row("dd", 2)], [shown]).rows
+
+
+@pytest.mark.long
+def test_every_training_run_has_its_id_on_the_page(read):
+    sections = dict(zip(base.experiments(), read.said("section")[1:], strict=True))
+    for one in base.experiments().values():
+        if one.stages is not None:
+            for row in one.used(one.stored(RESULTS)):
+                assert f"({row['id']})" in sections[one.name]
+            assert f"highway-rl run {one.name} --cell ID" in sections[one.name]
+            for line in checkout.commands("COMMIT", "ID", one.name):
+                assert line in sections[one.name]
+
+
+@pytest.mark.long
+def test_words_that_the_page_uses_are_explained_at_its_head(read):
+    (head,) = read.said("header")
+    for word in ("k", "at ε", "the screen", "all of training"):
+        assert word in report_page.WORDS
+        assert report_page.WORDS[word] in head
+
+
 def test_a_page_that_would_be_too_large_gets_smaller_figures(tmp_path, monkeypatch):
     stored = few(tmp_path / "rows", "late-tasks")
     whole = made.report(stored, tmp_path / "whole.html")
@@ -211,11 +248,42 @@ def test_distinct_origins_are_counted():
     first, second = made.of_runs(rows)
     assert (first.amount, first.facts["commit"], first.facts["date"]) == ("3 runs", "b", "2026-01-02 to 2026-01-03")
     assert (first.facts["took"], second.facts["took"]) == ("1.0 h", "1 min")
-    assert (second.amount, second.facts["versions"]) == ("1 runs", "JAX 1")
+    assert (second.amount, second.facts["versions"]) == ("1 run", "JAX 1")
     facts = {"cells": 10, "commit": "a", "device": "big", "the rest": {"cells": 3, "device": "small"}}
     parts = made.of_file([{}] * 50, facts)
-    assert [(p.amount, p.facts["device"]) for p in parts] == [("7 cells", "big"), ("3 cells", "small")]
+    assert [(p.amount, p.facts["device"]) for p in parts] == [("7 cells", "big"), ("3 cells: the rest", "small")]
     assert [p.amount for p in made.of_file([{}] * 50, {"cells": 10})] == ["50 rows"]
+    assert [p.amount for p in made.of_file([{}], {"cells": 1})] == ["1 row"]
+
+
+@pytest.mark.parametrize(
+    ("parts", "amounts"),
+    [
+        ({"later": {"cells": 12}, "one more": {"cells": 24}}, ["12 cells", "12 cells: later", "24 cells: one more"]),
+        ({"a": {"cells": 20}, "b": {"cells": 1}}, ["3 cells", "20 cells: a", "1 cell: b"]),
+        ({"a": {"cells": 20}, "b": {"cells": 20}}, ["24 cells", "20 cells: a", "20 cells: b"]),
+    ],
+)
+def test_parts_that_share_cells_are_counted_each_by_itself(parts, amounts):
+    """Some rows of all cells, made later, are not taken off those that others made."""
+    assert [p.amount for p in made.of_file([{}] * 50, {"cells": 24, **parts})] == amounts
+
+
+@pytest.mark.parametrize("name", [e.name for e in base.experiments().values() if e.stages is None])
+def test_of_no_file_less_than_one_cell_was_made(name):
+    rows, facts = base.read_rows(base.find(name).path(RESULTS))
+    amounts = [p.amount for p in made.of_file(rows, facts)]
+    assert all(re.fullmatch(r"1 (cell|row)(: .*)?|([2-9]|\d[\d,]+) (cells|rows)(: .*)?", amount) for amount in amounts)
+
+
+def test_what_a_commit_cannot_make_again_is_said_in_its_line():
+    old = {"commit": "490de94", "date": "2026-11-16T01:00", "id": "a"}
+    rows = [old, old | {"commit": "5fdd713+changes", "date": "2026-11-18T03:46"}, old | {"date": "2026-11-18T03:46"}]
+    rows[2]["commit"] = "89afb2f"
+    told = {o.facts["commit"]: o.facts["to make them again"] for o in made.of_runs(rows)}
+    assert "has no --cell yet" in told["490de94"]
+    assert "was not committed" in told["5fdd713+changes"]
+    assert told["89afb2f"] == ""
 
 
 def test_a_run_cut_short_is_said_to_be(tmp_path):

@@ -29,3 +29,13 @@ def test_the_verdict_is_by_the_papers_ratios(highway, trace, verdict):
     found = run_time.hours(rows)
     assert found.verdict == verdict
     assert f"Soft Highway DQN {highway:.2f} [{highway / 1.1:.2f}, {highway * 1.1:.2f}]" in found.value
+
+
+def test_the_rows_of_another_package_are_said_to_be():
+    rows = [{"algo": "dqn", "runs": 1, "seconds_a_million": 1.0, "an_agent": 1.0, "timed_on": "this"}]
+    (table,), (note,) = run_time.tables(rows), run_time.notes(rows)
+    assert len(table.rows) == len(rows) + len(run_time.PEERS)
+    assert f"The {len(run_time.PEERS)} times of purejaxrl's DQN are none of this experiment's {len(rows)} rows" in note
+    for place in ("results/dqn-peer-h200.json", "benchmarks/dqn_peer.py"):
+        assert place in note
+        assert (RESULTS.parent / place).exists()

@@ -62,7 +62,8 @@ class Experiment:
     `cost` orders cells that run side by side, the dearest first; `workers` is how many do so unless the user says.
     In processes of their own cells have one thread of the processor; those that train `networks` the GPU, where one is.
     Where the cells are training runs there are `stages` instead: what is still wanted, given the rows there are. Those
-    are looked at once they are `ready`.
+    are looked at once they are `ready`, and the ones that figures, tables and claims come from are `used`.
+    `notes` are sentences for people, which stand above the figures.
     """
 
     name: str
@@ -78,6 +79,8 @@ class Experiment:
     workers: Callable[[Scale], int] = lambda scale: 1
     networks: bool = False
     ready: Callable[[Rows], bool] = bool
+    used: Callable[[Rows], Rows] = lambda rows: rows
+    notes: Callable[[Rows], list[str]] = lambda rows: []
 
     def stored(self, out: Path) -> Rows:
         """The rows that are stored; a `ValueError` says how to make them."""

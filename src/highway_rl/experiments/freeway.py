@@ -28,6 +28,7 @@ from highway_rl.envs.wrappers import DelayedObservation, TimedState
 from highway_rl.experiments.base import Experiment, Row, Rows, Scale, Table, select
 from highway_rl.experiments.deep import as_deep
 from highway_rl.experiments.freeway_play import COUNTS, along_the_road, at_the_bottom, bar, if_told, player
+from highway_rl.experiments.freeway_words import COLUMNS, why
 from highway_rl.records.figures import axes, in_order, key_below, legend, save
 from highway_rl.runs import Config, fit
 from highway_rl.runs.trials import last_quarter
@@ -48,6 +49,7 @@ class Variant(NamedTuple):
 
 
 PAPER, FAR = "the paper's, k = 1", ":k=1,discount=0.999"
+BARRED = "bars, γ = 0.999, 7.5 million steps"
 LONGER = "soft-highway-dqn" + FAR
 VARIANTS = {
     PAPER: Variant(True),
@@ -64,7 +66,7 @@ VARIANTS = {
     "the count as a bar": Variant(False, task=TIMED, env={"parts": 1, "bars": True}),
     "count and time as bars, γ = 0.999": Variant(False, LONGER, TIMED, BARS),
     "bars, γ = 0.999, batches of 256": Variant(False, LONGER + ",batch_size=256", TIMED, BARS),
-    "bars, γ = 0.999, 7.5 million steps": Variant(False, LONGER, TIMED, BARS, times=3),
+    BARRED: Variant(False, LONGER, TIMED, BARS, times=3),
     "paid every 2,000 steps": Variant(True, env={"delay": 2000}),
     "DQN: bars, γ = 0.999": Variant(False, "dqn" + FAR, TIMED, BARS),
     "n-step DQN, n = 2: bars, γ = 0.999": Variant(False, f"n-step-dqn{FAR},n=2", TIMED, BARS),
@@ -74,7 +76,7 @@ VARIANTS = {
     "n-step DQN: the same, 7.5 million": Variant(False, f"n-step-dqn{FAR},n=2", TIMED, BARS, times=3),
     "λ-return DQN: the same, 7.5 million": Variant(False, "lambda-dqn" + FAR, TIMED, BARS, times=3),
 }
-LINES = (PAPER, "γ = 0.9999", "160 episodes stored", "time shown, γ = 0.999", "bars, γ = 0.999, 7.5 million steps")
+LINES = (PAPER, "γ = 0.9999", "160 episodes stored", "time shown, γ = 0.999", BARRED)
 """Variants whose thoughts are drawn."""
 SIZES: dict[Scale, tuple[tuple[str, ...], int, int, int]] = {
     "smoke": (("time shown, γ = 0.999",), 1, 6_000, 2),
@@ -273,6 +275,12 @@ def tables(rows: Rows) -> list[Table]:
     return [Table("Freeway-Delay, settings changed", columns, lines)]
 
 
+def notes(rows: Rows) -> list[str]:
+    runs, discount = runs_of(rows), DELAYED_DISCOUNT
+    first, barred = (runs.get(name, []) for name in (PAPER, BARRED))
+    return [why(first, barred, discount, kept(discount), pays(discount)), COLUMNS]
+
+
 EXPERIMENT = Experiment(
     name="freeway",
     paper="none",
@@ -282,6 +290,7 @@ EXPERIMENT = Experiment(
     plot=plot,
     claims={},
     tables=tables,
+    notes=notes,
     cost=lambda cell: float(cell["steps"] * cell["seeds"]),
     networks=True,
 )

@@ -8,6 +8,9 @@ from highway_rl.experiments.base import FAILS, HOLDS, NOT_RUN, PARTLY, Rows, Ver
 from highway_rl.experiments.main import DELAYED, HIGHWAY, about, finals, title
 from highway_rl.experiments.scores import above, average, parts, said, targets, values
 
+TARGETS = "What the targets were"
+"""The table of it, for every method and game."""
+
 
 def freeway(rows: Rows) -> Verdict:
     """Claim 11: about 50 for Highway where most of the others stay below 5, in training or a test."""
@@ -35,7 +38,19 @@ def freeway(rows: Rows) -> Verdict:
         "most rivals below 5": low,
         f"about 50 (Highway's best is {ours:.0f})": ours >= 40,
     }
-    return Verdict(f"{parts(held)}{title(task, env)}, {count(rows, env, task)}: {value}", verdict)
+    seen = in_targets(runs["Soft Highway DQN"][task])
+    told = f"{value}; {seen} (every method: table “{TARGETS}, {late(env)}”)"
+    return Verdict(f"{parts(held)}{title(task, env)}, {count(rows, env, task)}: {told}", verdict)
+
+
+def in_targets(rows: Rows) -> str:
+    """What goes with the scores of Soft Highway DQN: gate, bias and largest value."""
+    opened, above_, largest = targets(rows)
+    gate = f"its longest gate is open at {list(opened.values())[-1]:.1%} of the steps, " if opened else ""
+    return (
+        f"Soft Highway DQN at the end of training: {gate}its largest value is {largest:.1f}, both at the last report,"
+        f" and its targets lie {above_:.1f} above what followed, over the last tenth"
+    )
 
 
 def count(rows: Rows, env: str, task: str | None = None) -> str:
@@ -74,7 +89,9 @@ def why(runs: dict[str, dict[str, Rows]]) -> str:
         gates = [list(opened.values())[-1] for opened, *_ in found if opened]
         opened = f"{what} {min(gates):.1%} to {max(gates):.1%} of the steps, " if what and gates else ""
         spans.append(f"{name}: {opened}targets {min(bias):.1f} to {max(bias):.1f} above what followed")
-    return f"at the end of training, by game: {'; '.join(spans)}"
+    return (
+        f"at the end of training, by game (gates at the last report, targets over the last tenth): {'; '.join(spans)}"
+    )
 
 
 def _compared(rows: Rows, env: str) -> tuple[str, bool, float]:

@@ -11,7 +11,7 @@ import numpy as np
 from highway_rl.experiments import main
 from highway_rl.experiments.base import Experiment, Rows, Table
 from highway_rl.experiments.main import DELAYED, HIGHWAY, Setting, Size, about, finals, title
-from highway_rl.experiments.main_claims import comparison, freeway
+from highway_rl.experiments.main_claims import TARGETS, comparison, freeway, late
 from highway_rl.experiments.scores import (
     TESTS,
     ByTask,
@@ -67,7 +67,7 @@ def screens(rows: Rows, path: Path, env: str) -> Path:
     steps, seeds = f"{size.screen_steps:,} steps", f"{size.screen_seeds} seed{'s' * (size.screen_seeds > 1)}"
     figure, grid = axes(
         len(found),
-        f"The screen: training score of every setting, last quarter of {steps}, mean of {seeds}",
+        f"The screen, {late(env)}: training score of every setting, last quarter of {steps}, mean of {seeds}",
         columns=min(len(found), 3),
         size=(4.2, 3.8),
     )
@@ -174,7 +174,7 @@ def tables(rows: Rows) -> list[Table]:
     size, _ = about(rows)
     found = []
     for env in size.envs:
-        late = "reward at the end" if env == DELAYED else "reward as the task pays it"
+        when = late(env)
         for view, words in VIEWS.items():
             runs = finals(rows, env, view)
             if not runs:
@@ -184,12 +184,12 @@ def tables(rows: Rows) -> list[Table]:
                 return f"{short(method, its[0]['algo'])}, k = {its[0]['k']}"
 
             for name in TESTS:
-                found.append(seed_table(f"Scores, {late}, {words}", runs, name, label))
-            found.append(_pairs(f"Probability that a seed scores more, {late}, {words}", runs))
+                found.append(seed_table(f"Scores, {when}, {words}", runs, name, label))
+            found.append(_pairs(f"Probability that a seed scores more, {when}, {words}", runs))
             if view == "best":
-                found.append(_seen(f"What the targets were, {late}", runs))
+                found.append(_seen(f"{TARGETS}, {when}", runs))
         if scores := screened(rows, env):
-            found.append(_choices(f"Chosen by the screen, {late}", scores, size))
+            found.append(_choices(f"Chosen by the screen, {when}", scores, size))
     return found
 
 
@@ -212,7 +212,10 @@ def _seen(what: str, runs: Mapping[str, ByTask]) -> Table:
         return task.removeprefix("minatar/"), method, gates or "–", f"{above_:.2f}", f"{largest:.1f}"
 
     lines = [line(method, task, rows) for method, by_task in runs.items() for task, rows in by_task.items()]
-    columns = ("task", "method", "steps at which the gate is open, by n", "target above what followed", "largest value")
+    columns = (
+        "task", "method", "steps at which the gate is open, by n (last report)",
+        "target above what followed (mean of the last tenth of training)", "largest value (last report)",
+    )  # fmt: skip
     return Table(what, columns, sorted(lines))
 
 

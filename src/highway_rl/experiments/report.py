@@ -15,15 +15,17 @@ import io
 import multiprocessing
 import queue
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from highway_rl import checks
 from highway_rl.experiments import claims
 from highway_rl.experiments.base import NOT_RUN, Experiment, Rows, Table, Verdict, experiments, find
+from highway_rl.experiments.scores import id_table
 from highway_rl.records.figures import png
 from highway_rl.records.rows import write_text
+from highway_rl.runs import checkout
 from highway_rl.runs.sweep import SPEC
 from highway_rl.runs.trials import in_a_row
 
@@ -64,6 +66,9 @@ class Section(NamedTuple):
     tables: list[Table]
     origins: list[Origin]
     command: str = ""
+    notes: Sequence[str] = ()
+    again: Sequence[str] = ()
+    """Of training runs, which have ids: the commands that make one again by its own code."""
 
 
 def report(
@@ -161,12 +166,14 @@ def section(experiment: Experiment, results: Path) -> Section:
         )
     with claims.fitting(experiment.path(results)), tempfile.TemporaryDirectory() as folder:
         pictures = [picture(path) for path in experiment.plot(rows, Path(folder))]
-        tables = [table for table in experiment.tables(rows) if table.rows]
+        notes, used = experiment.notes(rows), experiment.used(rows)
+        tables = experiment.tables(rows)
+        tables = [table for table in [*tables, *([] if facts else [id_table(used, tables)])] if table.rows]
         judged = [claims.claim(i, judge(rows)) for i, judge in experiment.claims.items()]
-    size, origins = (_size(rows, facts), of_file(rows, facts)) if facts else (runs_in_words(rows), of_runs(rows))
-    size += "" if facts else f"; highway-rl run {experiment.name} --cell ID makes one again, by its id in the tables"
+    size, origins = (_size(rows, facts), of_file(rows, facts)) if facts else (runs_in_words(used), of_runs(used))
     scale = (facts or rows[0]).get("scale", "unknown")
-    return Section(*about, str(scale), size, judged, pictures, tables, origins)
+    again = () if facts else checkout.commands("COMMIT", "ID", experiment.name)
+    return Section(*about, str(scale), size, judged, pictures, tables, origins, "", notes, again)
 
 
 def picture(path: Path) -> Picture:
@@ -191,13 +198,21 @@ def _size(rows: Rows, facts: dict[str, Any]) -> str:
     """How many cells, rows and seeds a file holds."""
     cells = facts.get("cells")
     done = facts.get("finished", cells)
-    words = [] if cells is None else [f"{cells:,} cells" if done == cells else f"{done:,} of {cells:,} cells"]
+    words = [] if cells is None else [f"{done:,} of " * (done != cells) + counted(cells, "cell")]
     seeds = _seeds(rows) or (f"seed {facts['seed']}" if "seed" in facts else "")
-    return ", ".join(filter(None, [*words, f"{len(rows):,} rows", seeds]))
+    return ", ".join(filter(None, [*words, counted(len(rows), "row"), seeds]))
+
+
+def counted(number: int, what: str) -> str:
+    """
+    >>> counted(1, "cell"), counted(1_200, "row")
+    ('1 cell', '1,200 rows')
+    """
+    return f"{number:,} {what}{'s' * (number != 1)}"
 
 
 def runs_in_words(rows: Rows) -> str:
-    return f"{len(rows):,} training runs, {_seeds(rows)}"
+    return f"{counted(len(rows), 'training run')}, {_seeds(rows)}"
 
 
 def _seeds(rows: Rows) -> str:
@@ -212,13 +227,17 @@ def _seeds(rows: Rows) -> str:
 
 
 def of_file(rows: Rows, facts: dict[str, Any]) -> list[Origin]:
-    """What made the rows of a file. Facts in the facts are those of a part that was made apart from the others."""
-    parts = {name: part for name, part in facts.items() if isinstance(part, dict)}
-    apart = sum(part.get("cells", 0) for part in parts.values())
-    if not apart:
-        return [_origin(f"{len(rows):,} rows", [facts])]
-    whole = _origin(f"{facts['cells'] - apart:,} cells", [facts])
-    return [whole, *(_origin(f"{part['cells']:,} cells", [{**facts, **part}]) for part in parts.values())]
+    """What made the rows of a file. Facts in the facts are those of a part that was made apart from the others: of some
+    cells all rows, or of all cells some rows, which then are among the cells of the others, too."""
+    parts = {name: part for name, part in facts.items() if isinstance(part, dict) and part.get("cells")}
+    if not parts:
+        return [_origin(counted(len(rows), "row"), [facts], by_id=False)]
+    every = facts["cells"]
+    left = every - sum(part["cells"] for part in parts.values() if part["cells"] < every)
+    found = [_origin(counted(left if left > 0 else every, "cell"), [facts], by_id=False)]
+    for name, part in parts.items():
+        found.append(_origin(f"{counted(part['cells'], 'cell')}: {name}", [{**facts, **part}], by_id=False))
+    return found
 
 
 def of_runs(rows: Rows) -> list[Origin]:
@@ -226,13 +245,13 @@ def of_runs(rows: Rows) -> list[Origin]:
     groups: dict[tuple[Any, ...], Rows] = {}
     for row in rows:
         groups.setdefault(tuple(row.get(name) for name in ("commit", "code", "device", *VERSIONS)), []).append(row)
-    return [_origin(f"{len(its):,} runs", its) for its in sorted(groups.values(), key=lambda its: -len(its))]
+    return [_origin(counted(len(its), "run"), its) for its in sorted(groups.values(), key=lambda its: -len(its))]
 
 
 VERSIONS = ("version", "python", "jax", "numpy")
 
 
-def _origin(amount: str, its: Iterable[dict[str, Any]]) -> Origin:
+def _origin(amount: str, its: Iterable[dict[str, Any]], by_id: bool = True) -> Origin:
     """The facts that rows share, the days they were made on, and the time it took: runs made together count once."""
     its = list(its)
     days = sorted({str(facts["date"])[:10] for facts in its if facts.get("date")})
@@ -245,6 +264,7 @@ def _origin(amount: str, its: Iterable[dict[str, Any]]) -> Origin:
         "versions": ", ".join(f"{names[name]} {its[0][name]}" for name in VERSIONS if its[0].get(name)),
         "date": " to ".join(dict.fromkeys([*days[:1], *days[-1:]])),
         "took": duration(sum(seconds for _, seconds in took)) if took else "",
+        "to make them again": checkout.obstacle(its[0], by_id),
     }
     return Origin(amount, shown)
 

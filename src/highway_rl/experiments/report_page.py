@@ -14,6 +14,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from highway_rl.experiments.base import FAILS, HOLDS, NOT_RUN, PARTLY, Table
+from highway_rl.runs.checkout import WHERE
 
 if TYPE_CHECKING:
     from highway_rl.experiments.report import Origin, Picture, Section
@@ -107,6 +108,19 @@ footer { border-top: 1px solid var(--line); color: var(--soft); padding-bottom: 
 }
 """
 
+WORDS = {
+    "seed": "a run of its own: everything random in it is drawn anew. Intervals in brackets are 95 %, over seeds",
+    "training": "the score of the episodes of training, with ε = 0.1 in the end: the mean over the last quarter",
+    "all of training": "the mean of the whole learning curve, which is higher the sooner it rises",
+    "greedy": "the score of test episodes at the end, with the networks' best action at every step",
+    "at ε": "the same with the ε of training, 0.1: so many of the actions are random",
+    "k": "how many networks an agent has, of whose values the smallest counts",
+    "n": "how many steps a return looks ahead; ∞ is to the end of the episode",
+    "the screen": "short runs of every k and n; the best of each game were then trained for long, with other seeds",
+    "delay": "all reward of an episode is paid at its end; a game's name then ends in -Delay",
+}
+"""What is said on the page again and again, for those who begin there."""
+
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 """What a browser may load: nothing that does not stand in the page."""
 
@@ -125,8 +139,10 @@ def page(claims: list[dict[str, Any]], sections: Sequence[Section]) -> str:
 """
     skip = '<a class="skip" href="#claims">To the claims</a>\n'
     paper = f'<a href="{PAPER}">Wang et al., 2024</a>'
+    words = "".join(f"<dt>{escape(word)}</dt><dd>{escape(what)}</dd>" for word, what in WORDS.items())
     intro = f"""<p>Each claim of {paper}, judged by runs of this implementation. Figures, tables and
 verdicts on this page come from the stored rows alone; each section says which command made them, and where.</p>
+<dl aria-label="Words">{words}</dl>
 <nav aria-label="Contents"><ul><li><a href="#claims">All claims</a></li>{contents}</ul></nav>
 """
     if not claims:
@@ -211,6 +227,7 @@ def experiment(section: Section) -> str:
     parts = [
         f'<section id="{_id(section.name)}">\n<h2>{escape(section.name)} <small>{escape(paper)}</small></h2>',
         f"<p>{escape(section.summary[:1].upper() + section.summary[1:])}.</p>",
+        *(f"<p>{escape(note)}</p>" for note in section.notes),
     ]
     if not section.origins:
         parts.append(f"<p>{badge(NOT_RUN)} Its rows are made with {command}</p>")
@@ -223,9 +240,22 @@ def experiment(section: Section) -> str:
     if section.origins:
         parts.append(
             f"<h3>How it was measured</h3>\n<dl><dt>Command</dt><dd>{command}</dd>{scale}"
-            f"<dt>Size</dt><dd>{escape(section.size)}</dd></dl>\n" + made_by(section.origins)
+            f"<dt>Size</dt><dd>{escape(section.size)}</dd>{again(section)}</dl>\n" + made_by(section.origins)
         )
     return "\n".join([*parts, "</section>\n"])
+
+
+def again(section: Section) -> str:
+    """How one of its training runs is made again, by today's code and by that which made it."""
+    if not section.again:
+        return ""
+    today = f"highway-rl run {section.name} --cell ID"
+    lines = " then ".join(f"<code>{escape(line)}</code>" for line in section.again)
+    return (
+        f"<dt>One run again</dt><dd><code>{escape(today)}</code> with today's code, beside its numbers; ID stands in"
+        f" the tables above</dd><dt>By its own code</dt><dd>{escape(WHERE.format(commit='COMMIT'))}: {lines}; the"
+        " command above says which COMMIT made a run</dd>"
+    )
 
 
 def picture(one: Picture, section: Section) -> str:

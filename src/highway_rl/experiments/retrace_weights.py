@@ -25,6 +25,22 @@ def stages(scale: Scale, seed: int, rows: Rows) -> list[Stage]:
     return main.stages(scale, seed, rows)
 
 
+def used(rows: Rows) -> Rows:
+    """Retrace's long runs, and those of the Highway agents, beside which the claim puts them."""
+    every = [finals(rows, env, "best") for env in dict.fromkeys(row["env"] for row in rows)]
+    return [row for runs in every for name in (RETRACE, *HIGHWAY) for its in runs.get(name, {}).values() for row in its]
+
+
+def notes(rows: Rows) -> list[str]:
+    """Which of them the figure shows."""
+    found = used(rows)
+    shown = sum(row["algo"].startswith("retrace") for row in found)
+    return [
+        f"Nothing is trained for this alone: the figure and the table show the {shown} long runs of {RETRACE} in the"
+        f" main comparison, and the claim puts the {len(found) - shown} of the two Highway agents beside them."
+    ]
+
+
 def products_of(rows: Rows) -> dict[tuple[str, str], np.ndarray]:
     """By task and options, the product over the next 1, 2, 4, … actions at the end of Retrace's long runs,
     [seed, depth]."""
@@ -134,4 +150,6 @@ EXPERIMENT = Experiment(
     stages=stages,
     tables=tables,
     ready=lambda rows: bool(weights(rows)),
+    used=used,
+    notes=notes,
 )

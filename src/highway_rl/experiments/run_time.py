@@ -139,6 +139,16 @@ def tables(rows: Rows) -> list[Table]:
     return [Table("Run time", columns, lines)]
 
 
+def notes(rows: Rows) -> list[str]:
+    """Where the times of another package are from."""
+    return [
+        f"The {len(PEERS)} times of {PEER.partition(' (')[0]} are none of this experiment's {len(rows)} rows: they are"
+        " those of results/dqn-peer-h200.json, made on an H200 with `python benchmarks/dqn_peer.py --peer FOLDER"
+        " --peers purejaxrl --runs 60 1`; the head of that script says what FOLDER holds, and what is equal in the two"
+        " programs and what is not."
+    ]
+
+
 EXPERIMENT = Experiment(
     name="run-time",
     paper="App. C.3",
@@ -148,4 +158,5 @@ EXPERIMENT = Experiment(
     cells=cells,
     run=run,
     tables=tables,
+    notes=notes,
 )

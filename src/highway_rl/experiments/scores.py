@@ -140,3 +140,22 @@ def seed_table(title: str, runs: Mapping[str, ByTask], name: str, label: Callabl
             lines.append((task.removeprefix("minatar/"), label(method, rows), said(average(rows, name), 2), each))
     columns = ("task", "method", "mean [95 % interval]", "each seed (id)")
     return Table(f"{title}: {TESTS[name]}", columns, sorted(lines, key=lambda line: line[0]))
+
+
+def id_table(rows: Rows, tables: Iterable[Table]) -> Table:
+    """Every run that stands in none of these tables, with its seed and its id; a line for each setting of a task."""
+    known = " ".join(text for one in tables for line in one.rows for text in line)
+    left: dict[tuple[str, ...], list[str]] = {}
+    for row in sorted(rows, key=lambda row: row["seed"]):
+        if f"({row['id']})" not in known:
+            what = (
+                row["task"].removeprefix("minatar/"),
+                row["env"] or "–",
+                row["algo"],
+                str(row["k"]),
+                f"{row['steps']:,}",
+            )
+            left.setdefault(what, []).append(f"{row['seed']} ({row['id']})")
+    columns = ("task", "options", "algorithm", "k", "steps", "each seed (id)")
+    lines = [(*what, ", ".join(ids)) for what, ids in sorted(left.items())]
+    return Table("Ids of the runs that no table above names", columns, lines)
