@@ -8,7 +8,7 @@ from highway_rl.experiments import depth, gate, main_plot, policies, temperature
 from highway_rl.experiments.ablation import Size, by_variant
 from highway_rl.experiments.base import FAILS, HOLDS, PARTLY
 from highway_rl.experiments.queue import rows_of
-from highway_rl.experiments.scores import average, said
+from highway_rl.experiments.scores import WHOLE, average, said
 
 ROOT = Path(__file__).parents[2]
 
@@ -31,6 +31,19 @@ def test_the_six_methods_on_the_page_are_those_of_the_rows(env):
     for name, tasks in runs.items():
         told = (f"{said(average(rows, 'training'))} | {said(average(rows, 'greedy'))}" for rows in tasks.values())
         assert f"| {name} | {' | '.join(told)} |" in page
+
+
+def test_what_the_largest_return_costs_all_along_is_that_of_the_rows():
+    page = (ROOT / "docs" / "deep.md").read_text(encoding="utf-8")
+    runs = by_variant(rows_of(temperature.EXPERIMENT, ROOT / "results"), temperature.VARIANTS)
+    asterix, breakout = (
+        [average(runs[name][f"minatar/{game}"], WHOLE).value for name in ("α = ∞", "α = 0.005")]
+        for game in ("asterix", "breakout")
+    )
+    assert f"on Breakout ({breakout[0]:.1f} and {breakout[1]:.1f})" in page
+    assert f"on Asterix ({asterix[0]:.1f} and {asterix[1]:.1f})" in page
+    assert "by about a quarter on Breakout" in page
+    assert breakout[0] / breakout[1] == pytest.approx(3 / 4, abs=0.03)
 
 
 def test_depth_waits_for_a_game_of_which_every_variant_has_run():

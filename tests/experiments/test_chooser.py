@@ -7,7 +7,8 @@ import numpy as np
 from highway_rl.experiments import chooser
 from highway_rl.experiments.ablation import by_variant
 from highway_rl.experiments.base import FAILS, HOLDS, PARTLY
-from highway_rl.experiments.main import DELAYED, title
+from highway_rl.experiments.main import DELAYED, finals, title
+from highway_rl.experiments.main_plot import EXPERIMENT
 from highway_rl.experiments.queue import rows_of
 from highway_rl.experiments.scores import values
 
@@ -21,6 +22,21 @@ def test_the_table_of_games_is_that_of_the_rows():
         assert all(len(found) == chooser.SIZES["paper"].seeds for found in each)
         told = (f"{np.mean(values(found, 'greedy')):.1f}, off by {chooser.late_bias(found):.1f}" for found in each)
         assert f"| {title(task, DELAYED)} | {' | '.join(told)} |" in page
+
+
+def test_the_largest_values_of_space_invaders_are_those_of_the_rows():
+    """Of the same seeds, over the same window."""
+    root, task = Path(__file__).parents[2], "minatar/space_invaders"
+    page = (root / "docs" / "noise.md").read_text(encoding="utf-8")
+    runs = by_variant(rows_of(chooser.EXPERIMENT, root / "results"), chooser.VARIANTS, chooser.SIZES, chooser.LATER)
+    dqn = finals(rows_of(EXPERIMENT, root / "results"), DELAYED, "best")["DQN"][task]
+    seeds = {row["seed"] for row in runs["grouped"][task]}
+    each = (runs["grouped"][task], [row for row in dqn if row["seed"] in seeds], runs[chooser.PAPER][task])
+    assert {len(rows) for rows in each} == {5}
+    one, two, three = (
+        f"{np.mean([np.mean(row['largest'][-(len(row['largest']) // 4) :]) for row in rows]):.1f}" for rows in each
+    )
+    assert f"five seeds, is {one} with `grouped`, {two} with DQN and {three} with the paper's gate" in page
 
 
 def test_a_chooser_of_games_is_judged_by_bias_and_by_score():
