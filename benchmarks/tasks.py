@@ -3,6 +3,7 @@
     python benchmarks/tasks.py --out results/gymnasium-tasks.json                          all, with the other
     python benchmarks/tasks.py --tasks CartPole-v1 --delays end --seeds 2 --alone          ours alone
     python benchmarks/tasks.py --tasks LunarLander-v3 --delays end --show-time --discount 0.9995   named beside it
+    python benchmarks/tasks.py --tasks LunarLander-v3 --delays end --alone --setting k=4 updates_per_step=2
 
 Each task as it is and with all reward at the end of the episode (`DelayReward`, the amount owed in the observation). A
 score is the mean of 100 greedy episodes after the last step; the row has the best mean over a fortieth of training too.
@@ -67,7 +68,7 @@ def ours(
     env = ({} if delay is None else {"delay": delay}) | {k: also[k] for k in also if k == "show_time"}
     config = Config(
         task, ("soft-highway-dqn",), seeds=seeds, seed=first, steps=steps, preset="general", env=env,
-        settings={k: also[k] for k in also if k == "discount"},
+        settings={k: also[k] for k in also if k != "show_time"},
         report_every=max(250, steps // PARTS // 250 * 250),
     )  # fmt: skip
     found = fit(config, None, report=watch).scores
@@ -111,6 +112,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, help="in place of the zoo's")
     parser.add_argument("--show-time", action="store_true", help="the time beside the observation")
     parser.add_argument("--discount", type=float, help="in place of the one that goes with the task")
+    parser.add_argument("--setting", nargs="+", default=[], metavar="NAME=NUMBER", help="of ours, so with --alone")
     parser.add_argument("--alone", action="store_true", help="without the other")
     parser.add_argument("--peer", action="store_true", help="the other alone")
     parser.add_argument("--out", type=Path, help="JSON to write, or to add to")
@@ -118,6 +120,9 @@ def main() -> None:
     made_by = provenance(benchmark="tasks")  # now: the code may change while it runs
     also: dict[str, Any] = {"show_time": True} if args.show_time else {}
     also |= {} if args.discount is None else {"discount": args.discount}
+    also |= {name: json.loads(number) for name, number in (one.split("=") for one in args.setting)}
+    if args.setting and not args.alone:
+        parser.error("--setting names settings of ours: give --alone, too")
     for task in args.tasks:
         enough, steps = TASKS[task][0], args.steps or TASKS[task][1]
         for word in args.delays:
