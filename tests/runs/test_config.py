@@ -38,21 +38,6 @@ def test_presets_of_other_tasks():
     assert isinstance(explorer.rule.bootstrap, Greedy)
 
 
-def test_general_is_more_careful_where_rewards_are_far():
-    """Above γ = 0.9995, the task's or a named one, unless what it does is named."""
-
-    def found(algo="dqn", discount=0.9996, **more):
-        settings = {"discount": discount, "capacity": 2_000} | more
-        run = runs.setup(runs.Config("late", (algo,), settings=settings)).runs[0]
-        return run.agent.num_networks, run.schedule.updates_per_step
-
-    assert (found(), found(discount=0.9995), found(discount=1)) == ((4, 2), (2, 1), (4, 2))
-    assert (found(k=2), found(updates_per_step=1), found(num_networks=1)) == ((2, 1), (2, 1), (1, 1))
-    assert (found("dqn:k=3"), found("maxmin-dqn")) == ((3, 1), (2, 1))
-    assert found("dqn:discount=0.9999", discount=0.9) == (4, 2)
-    assert agent("minatar/breakout", settings={"discount": 0.9999}).num_networks == 2  # the paper's preset
-
-
 def test_settings_override_presets_and_texts_override_settings():
     assert agent(preset="paper", settings={"k": 4}).num_networks == 4
     assert agent(preset="paper", settings={"num_networks": 4}).num_networks == 4

@@ -103,8 +103,8 @@ def test_no_config_at_all(tmp_path):
         (tmp_path / "config.json").write_text(text)
         with pytest.raises(ValueError, match=says):
             runs.read_config(tmp_path)
-    (tmp_path / "config.json").write_text('{"format": 6}')
-    with pytest.raises(ValueError, match=r"has format 6: .* a newer highway-rl"):
+    (tmp_path / "config.json").write_text('{"format": 5}')
+    with pytest.raises(ValueError, match=r"has format 5: .* a newer highway-rl"):
         runs.read_config(tmp_path)
 
 
@@ -265,13 +265,7 @@ def test_results_of_before_are_drawn(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("version", "then"),
-    [
-        (2, {"rescale": False, "average": 0, "hold": 1, "updates_per_step": 1}),
-        (3, {"average": 0, "hold": 1, "updates_per_step": 1}),
-        (4, {"updates_per_step": 1}),
-        (5, {}),
-    ],
+    ("version", "then"), [(2, {"rescale": False, "average": 0, "hold": 1}), (3, {"average": 0, "hold": 1}), (4, {})]
 )
 def test_what_was_trained_by_an_older_preset_goes_on_so(tmp_path, version, then):
     config = runs.Config("late", ("dqn",), settings={"k": 1})
@@ -282,16 +276,6 @@ def test_what_was_trained_by_an_older_preset_goes_on_so(tmp_path, version, then)
     assert folder.read_config(tmp_path).settings == then | {"k": 1}
     games = runs.Config("minatar/breakout", ("dqn",))
     assert folder.as_then(games, version) == games
-
-
-def test_far_rewards_of_before_are_learned_by_two_networks(tmp_path):
-    """Where the preset is more careful since: a folder of format 4 goes on with k = 2, however that is called."""
-    far = runs.Config("late", ("dqn",), env={"delay": "end"}, settings={"discount": 0.9999})
-    assert runs.setup(far).runs[0].agent.num_networks == 4
-    then = runs.setup(folder.as_then(far, 4)).runs[0]
-    assert (then.agent.num_networks, then.schedule.updates_per_step) == (2, 1)
-    named = dataclasses.replace(far, settings={"k": 3, "discount": 0.9999})
-    assert runs.setup(folder.as_then(named, 4)).runs[0].agent.num_networks == 3
 
 
 @pytest.mark.long

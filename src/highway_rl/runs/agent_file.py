@@ -32,9 +32,7 @@ from highway_rl.runs.presets import preset_name
 from highway_rl.runs.spec_json import spec_from_json, spec_to_json
 from highway_rl.types import Env, Spec
 
-FORMAT = 3
-THEN = {1: 2, 2: 4}
-"""The format that config.json had when this one was an older one, by that."""
+FORMAT = 2
 KEY, ZEROS = "highway-rl", b"0" * 64
 BROKEN = (KeyError, TypeError, AttributeError, IndexError, OverflowError, RecursionError)
 """What content raises that is JSON and yet not ours."""
@@ -123,7 +121,7 @@ def _kept(path: Path, facts: dict[str, Any], tensors: Any) -> Kept:
         if not isinstance(facts[name], kind):  # type: ignore[arg-type]
             raise TypeError(f"{name} is a {type(facts[name]).__name__}")
     config = folder.as_config(facts["config"])
-    config = folder.as_then(config, THEN.get(facts["format"], folder.FORMAT))
+    config = folder.as_then(config, 2) if facts["format"] < 2 else config
     missing = [error for module in config.imports if (error := _missing(module))]
     try:
         spec = spec_from_json(facts["spec"], config.imports)

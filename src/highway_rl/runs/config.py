@@ -24,7 +24,7 @@ from highway_rl.deep.settings import check_run
 from highway_rl.envs.registry import ENVS, make_env, register_env
 from highway_rl.runs import text
 from highway_rl.runs.estimate import Estimate, check_memory, estimate
-from highway_rl.runs.presets import careful, preset
+from highway_rl.runs.presets import preset
 from highway_rl.runs.programs import Program, grouped
 from highway_rl.types import Env, HostEnv
 
@@ -217,10 +217,7 @@ def build(config: Config, env: Env | HostEnv, wanted: text.Wanted) -> tuple[DQN,
     options, own = _split(wanted)
     rule, implied = make_rule(wanted.algo, **options)
     shared = _known("settings", config.settings)
-    named = shared | implied | own
-    chosen = preset(config.preset, config.task) | named
-    chosen.setdefault("discount", 0.99 if env.spec.discount is None else env.spec.discount)
-    chosen |= careful(config.preset, config.task, chosen["discount"], named)
+    chosen = preset(config.preset, config.task) | shared | implied | own
     if config.steps is not None:
         chosen["steps"] = config.steps
     chosen |= _fitted(chosen, shared | own)
@@ -237,6 +234,7 @@ def build(config: Config, env: Env | HostEnv, wanted: text.Wanted) -> tuple[DQN,
         found["network"] = NETWORKS.find(_word("network", parts["network"]))
     if "optimizer" in parts:
         found["optimizer"] = OPTIMIZERS.find(_word("optimizer", parts["optimizer"]))
+    chosen.setdefault("discount", 0.99 if env.spec.discount is None else env.spec.discount)
     agent = DQN(rule=ruled, **found, **{k: v for k, v in chosen.items() if k in AGENT})
     schedule = Schedule(**{k: v for k, v in chosen.items() if k in SCHEDULE})
     check_run(agent, schedule)

@@ -24,12 +24,12 @@ from highway_rl import checks
 from highway_rl.records.provenance import provenance
 from highway_rl.records.rows import write_text
 from highway_rl.runs import checkpoint
-from highway_rl.runs.config import SHORT, Config, modules
+from highway_rl.runs.config import Config, modules
 from highway_rl.runs.presets import BEFORE, preset, preset_name
 
 CELLS = "cells"
 OWN = ("config.json", "metrics.csv", "checkpoints")
-FORMAT = 5
+FORMAT = 4
 FREE = ("steps", "imports")
 """What may change when a run is resumed."""
 
@@ -213,20 +213,15 @@ def as_then(config: Config, version: int) -> Config:
     if version >= FORMAT or preset_name(config.preset, config.task) != "general":
         return config
     then = {name: value for later in range(FORMAT, version, -1) for name, value in BEFORE.get(later, {}).items()}
-    return _under(config, then)
+    return dataclasses.replace(config, settings=then | config.settings)
 
 
 def as_begun(config: Config, out: Path) -> Config:
     """The same with what the preset was when training began in a folder, as far as the config does not say."""
     begun = read_config(out).settings
     older = {name: value for then in BEFORE.values() for name, value in then.items()}
-    return _under(config, {name: value for name, value in older.items() if name in begun and begun[name] == value})
-
-
-def _under(config: Config, then: dict[str, Any]) -> Config:
-    """The config with settings that it does not name, by their short names neither."""
-    named = {SHORT.get(name, name) for name in config.settings}
-    return dataclasses.replace(config, settings={k: x for k, x in then.items() if k not in named} | config.settings)
+    then = {name: value for name, value in older.items() if name in begun and begun[name] == value}
+    return dataclasses.replace(config, settings=then | config.settings)
 
 
 def _read_first(found: dict[str, Any]) -> Config:

@@ -3,7 +3,7 @@
 explorer   Maxmin DQN's published code, on which the paper builds: one network, returns that end in max Q
 paper      what the paper says it ran on MinAtar (App. C.3): Explorer's, the mean under the ε-greedy policy in place of
            max Q, and k networks; it picks k from {1, 2, 4} for each game, here it is 2 unless you name it
-general    what learns small tasks with a late reward (`highway-rl run late-tasks`); with more care where γ > 0.9995
+general    what learns small tasks with a late reward (`highway-rl run late-tasks`)
 
 The discount belongs to the task: its spec names one (MinAtar 0.99, with delay 0.996; other tasks with
 delay 1 − 0.2/horizon), else it is 0.99.
@@ -39,17 +39,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     },
 }
 
-FAR = 0.9995
-"""The discount above which `general` takes care that values do not climb."""
-CAREFUL: dict[str, Any] = {"num_networks": 4, "updates_per_step": 2}
-"""How. What a step overrates adds up over 1/(1 − γ) steps; the smallest of four values is overrated less than that of
-two, and each of four networks then learns as often as each of two did."""
-
-BEFORE: dict[int, dict[str, Any]] = {
-    3: {"rescale": False},
-    4: {"average": 0, "hold": 1},
-    5: {"num_networks": 2, "updates_per_step": 1},
-}
+BEFORE: dict[int, dict[str, Any]] = {3: {"rescale": False}, 4: {"average": 0, "hold": 1}}
 """What `general` did before each format of config.json."""
 EDITION = {"general": max(BEFORE)}
 """Since which format a preset is what it is: runs of another edition are other runs."""
@@ -58,12 +48,6 @@ EDITION = {"general": max(BEFORE)}
 def preset(name: str | None, task: str) -> dict[str, Any]:
     """The settings of a preset; by default the paper's for its games, and `general` for everything else."""
     return dict(PRESETS[preset_name(name, task)])
-
-
-def careful(name: str | None, task: str, discount: Any, named: dict[str, Any]) -> dict[str, Any]:
-    """What `general` has besides where γ > FAR, unless one of it is named."""
-    far = isinstance(discount, int | float) and discount > FAR
-    return dict(CAREFUL) if far and preset_name(name, task) == "general" and not CAREFUL.keys() & named.keys() else {}
 
 
 def preset_name(name: str | None, task: str) -> str:
