@@ -109,21 +109,21 @@ def exponent(rows: list[dict[str, Any]], column: str = "seconds") -> float:
     return float(np.polyfit(np.log([r["states"] for r in rows]), np.log([r[column] for r in rows]), 1)[0])
 
 
-DRAWN = {
-    "solver-scaling-x86": ("two x86 cores", "seconds", "o-"),
-    "solver-scaling": ("two aarch64 cores", "seconds", "s-"),
-    "solver-scaling-h200": ("an H200", "seconds", "^-"),
-    "solver-backup-x86": ("one backup, x86", "seconds", "o:"),
-    "solver-backup-x86 near": ("one backup, x86, near successors", "near", "x:"),
-}
-"""Stored file → its name in the figure, what of its rows, and how."""
+DRAWN = (
+    ("solver-scaling-x86", "seconds", "two x86 cores", "o-"),
+    ("solver-scaling", "seconds", "two aarch64 cores", "s-"),
+    ("solver-scaling-h200", "seconds", "an H200", "^-"),
+    ("solver-backup-x86", "seconds", "one backup, x86", "o:"),
+    ("solver-backup-x86", "near", "one backup, x86, near successors", "x:"),
+)
+"""A stored file, what of its rows, its name in the figure, and how it looks."""
 
 
 def draw(file: Path) -> None:
     """Time over states, both logarithmic: whole solves, and single backups."""
     figure, (ax,) = axes(1, "Garnets: how time grows with the number of states S", size=(6.4, 4.4))
-    for stored, (name, column, look) in DRAWN.items():
-        rows = json.loads((file.parent / f"{stored.split()[0]}.json").read_text())["rows"]
+    for stored, column, name, look in DRAWN:
+        rows = json.loads((file.parent / f"{stored}.json").read_text())["rows"]
         label = f"{name}: $S^{{{exponent(rows, column):.2f}}}$"
         ax.loglog([r["states"] for r in rows], [r[column] for r in rows], look, label=label)
     ax.set_xlabel("states")
